@@ -1,0 +1,277 @@
+//! Secrets of API keys: made from the operating system's generator, kept as argon2id hashes.
+//!
+//! Owns the form of secrets and public ids, how much hashing happens at once, and what a check costs. Never knows who a
+//! secret belongs to.
+//!
+//! # What a check costs
+//!
+//! | secret | cost |
+//! |---|---|
+//! | starts with `pixsk_` and its checksum is wrong | nothing: no such secret was ever made, whoever asks |
+//! | right, and found right within the last [`VERIFIED_TTL`] | microseconds |
+//! | anything else, with a known or an unknown id | one argon2id hash |
+//!
+//! So the clock tells a well-formed wrong secret from an unknown id in no way, as long as the stored hash has the
+//! configured parameters. Hashing takes 12 ms and 19 MiB with the default ones (OWASP Password Storage Cheat Sheet:
+//! argon2id, m = 19456, t = 2, p = 1): it runs on blocking threads, [`HasherConfig::permits`] at once, and beyond
+//! [`HasherConfig::max_waiting`] waiting calls the next is turned away.
+
+mod form;
+mod verified;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use argon2::password_hash::Error as Argon2Error;
+use argon2::{Argon2, Params, PasswordHash, PasswordHasher, PasswordVerifier};
+use async_trait::async_trait;
+use pix_domain::credentials::{HashError, PlainSecret, SecretHash, SecretHasher};
+use thiserror::Error;
+use tokio::sync::Semaphore;
+use zeroize::Zeroizing;
+
+pub use form::{PUBLIC_ID_PREFIX, SECRET_PREFIX};
+pub use verified::{MAX_VERIFIED, VERIFIED_TTL};
+
+use verified::Verified;
+
+/// Memory of one hash by default (OWASP).
+pub const DEFAULT_MEMORY_KIB: u32 = 19_456;
+/// The least memory argon2 works with in one lane.
+pub const MIN_MEMORY_KIB: u32 = 8;
+/// The most memory of one hash, configured or stored.
+pub const MAX_MEMORY_KIB: u32 = 1_048_576;
+/// Passes over the memory by default (OWASP).
+pub const DEFAULT_ITERATIONS: u32 = 2;
+/// The most passes, configured or stored.
+pub const MAX_ITERATIONS: u32 = 64;
+/// How many hashes run at once by default.
+pub const DEFAULT_PERMITS: usize = 2;
+/// The most hashes that may run at once.
+pub const MAX_PERMITS: usize = 256;
+/// How many calls wait for a permit by default.
+pub const MAX_WAITING: usize = 64;
+/// The most calls that may be let wait.
+pub const MAX_MAX_WAITING: usize = 65_536;
+/// Lanes of a hash: one hash is work for one thread. Stored hashes with more are honoured up to this many.
+const MAX_LANES: u32 = 64;
+
+/// How secrets are hashed. [`HasherConfig::default`] is for production; less is for tests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HasherConfig {
+    /// Memory of one hash in KiB, from [`MIN_MEMORY_KIB`] to [`MAX_MEMORY_KIB`]; [`DEFAULT_MEMORY_KIB`] by default.
+    pub memory_kib: u32,
+    /// Passes over that memory, from 1 to [`MAX_ITERATIONS`]; [`DEFAULT_ITERATIONS`] by default.
+    pub iterations: u32,
+    /// How many hashes run at once, from 1 to [`MAX_PERMITS`]; [`DEFAULT_PERMITS`] by default.
+    pub permits: usize,
+    /// How many calls may wait for a permit, from 0 to [`MAX_MAX_WAITING`]; [`MAX_WAITING`] by default.
+    pub max_waiting: usize,
+}
+
+impl Default for HasherConfig {
+    fn default() -> Self {
+        Self {
+            memory_kib: DEFAULT_MEMORY_KIB,
+            iterations: DEFAULT_ITERATIONS,
+            permits: DEFAULT_PERMITS,
+            max_waiting: MAX_WAITING,
+        }
+    }
+}
+
+/// Why a hasher can't be made.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum HasherConfigError {
+    /// A setting is out of its bounds.
+    #[error("{setting} of the secret hasher must be from {min} to {max}")]
+    OutOfBounds {
+        /// The field of [`HasherConfig`].
+        setting: &'static str,
+        /// The least it may be.
+        min: usize,
+        /// The most it may be.
+        max: usize,
+    },
+    /// The first hash failed, or the operating system gave no random bytes.
+    #[error("the secret hasher does not work: {0}")]
+    Broken(String),
+}
+
+/// The work itself, apart from when it may run.
+struct Engine {
+    params: Params,
+    /// Hashes computed so far.
+    computed: AtomicU64,
+}
+
+/// Hashes and checks secrets with argon2id.
+pub struct Argon2Hasher {
+    config: HasherConfig,
+    engine: Arc<Engine>,
+    /// Calls that run or wait.
+    admitted: Arc<Semaphore>,
+    /// Calls that run.
+    running: Arc<Semaphore>,
+    verified: Verified,
+    /// The hash of a secret that nobody has: what unknown ids are checked against.
+    dummy: SecretHash,
+}
+
+impl Argon2Hasher {
+    /// A hasher of `config`. Computes one hash: it blocks for that long.
+    pub fn new(config: HasherConfig) -> Result<Self, HasherConfigError> {
+        check_bounds(&config)?;
+        let broken = |error: &dyn fmt::Display| HasherConfigError::Broken(error.to_string());
+        let params =
+            Params::new(config.memory_kib, config.iterations, 1, None).map_err(|error| broken(&error))?;
+        let engine = Engine { params, computed: AtomicU64::new(0) };
+        let nobodys = form::random::<32>().map_err(|error| broken(&error))?;
+        let dummy = engine.hash(nobodys.as_slice()).map_err(|error| broken(&error))?;
+        Ok(Self {
+            engine: Arc::new(engine),
+            admitted: Arc::new(Semaphore::new(config.permits + config.max_waiting)),
+            running: Arc::new(Semaphore::new(config.permits)),
+            verified: Verified::new(form::random::<64>().map_err(|error| broken(&error))?),
+            dummy,
+            config,
+        })
+    }
+
+    /// How many hashes were computed since the start, the dummy's own included.
+    pub fn hashes_computed(&self) -> u64 {
+        self.engine.computed.load(Ordering::Relaxed)
+    }
+
+    /// Runs `work` on a blocking thread once there is a permit. The permit is the thread's: a caller who goes away
+    /// doesn't make room for one more hash while its own still runs.
+    async fn run<T, W>(&self, work: W) -> Result<T, HashError>
+    where
+        T: Send + 'static,
+        W: FnOnce(&Engine) -> Result<T, HashError> + Send + 'static,
+    {
+        let Ok(admitted) = Arc::clone(&self.admitted).try_acquire_owned() else {
+            return Err(HashError::Overloaded);
+        };
+        let running = Arc::clone(&self.running).acquire_owned().await;
+        let running = running.map_err(|error| HashError::Failed(error.to_string()))?;
+        let engine = Arc::clone(&self.engine);
+        let done = tokio::task::spawn_blocking(move || {
+            let _permits = (admitted, running);
+            work(&engine)
+        });
+        done.await.map_err(|error| {
+            let how = if error.is_panic() { "panicked" } else { "was cancelled" };
+            HashError::Failed(format!("the hashing task {how}"))
+        })?
+    }
+}
+
+#[async_trait]
+impl SecretHasher for Argon2Hasher {
+    /// `pixsk_`, 32 random bytes in hexadecimal and a checksum.
+    ///
+    /// # Panics
+    /// If the operating system's generator fails: there is no safe secret to go on with.
+    fn generate(&self) -> PlainSecret {
+        form::new_secret()
+    }
+
+    /// `pixpk_` and 20 random characters of Crockford's base 32, in lower case (100 bits).
+    ///
+    /// # Panics
+    /// If the operating system's generator fails.
+    fn generate_public_id(&self) -> String {
+        form::new_public_id()
+    }
+
+    /// Hashes any secret, imported ones too; but one that starts with `pixsk_` and has a wrong checksum fails, because
+    /// [`SecretHasher::verify`] would never accept it.
+    async fn hash(&self, secret: PlainSecret) -> Result<SecretHash, HashError> {
+        let secret = Zeroizing::new(secret.0);
+        if form::is_garbage(&secret) {
+            return Err(HashError::Failed(format!(
+                "a secret that starts with {SECRET_PREFIX} must be one made here, and its checksum is wrong"
+            )));
+        }
+        self.run(move |engine| engine.hash(secret.as_bytes())).await
+    }
+
+    async fn verify(&self, secret: PlainSecret, hash: Option<SecretHash>) -> Result<bool, HashError> {
+        let secret = Zeroizing::new(secret.0);
+        if form::is_garbage(&secret) {
+            return Ok(false);
+        }
+        let known = hash.is_some();
+        let hash = hash.unwrap_or_else(|| self.dummy.clone());
+        let seal = self.verified.seal(&hash, &secret);
+        if self.verified.contains(&seal, Instant::now()) {
+            return Ok(known);
+        }
+        let right = self.run(move |engine| engine.verify(secret.as_bytes(), &hash)).await? && known;
+        if right {
+            self.verified.insert(seal, Instant::now());
+        }
+        Ok(right)
+    }
+}
+
+impl Engine {
+    fn hash(&self, secret: &[u8]) -> Result<SecretHash, HashError> {
+        self.computed.fetch_add(1, Ordering::Relaxed);
+        let hash = Argon2::from(&self.params).hash_password(secret);
+        hash.map(|hash| SecretHash(hash.to_string())).map_err(|error| HashError::Failed(error.to_string()))
+    }
+
+    /// With the parameters that `hash` names, so that configured ones may change.
+    fn verify(&self, secret: &[u8], hash: &SecretHash) -> Result<bool, HashError> {
+        let unusable =
+            |why: &dyn fmt::Display| HashError::Failed(format!("the stored hash is unusable: {why}"));
+        let hash = PasswordHash::new(&hash.0).map_err(|error| unusable(&error))?;
+        let params = Params::try_from(&hash).map_err(|error| unusable(&error))?;
+        if hash.salt.is_none() || hash.hash.is_none() {
+            return Err(unusable(&"it has no salt or no output"));
+        }
+        if params.m_cost() > MAX_MEMORY_KIB || params.t_cost() > MAX_ITERATIONS || params.p_cost() > MAX_LANES
+        {
+            return Err(unusable(&"its parameters are beyond what is accepted"));
+        }
+        self.computed.fetch_add(1, Ordering::Relaxed);
+        match Argon2::from(&self.params).verify_password(secret, &hash) {
+            Ok(()) => Ok(true),
+            Err(Argon2Error::PasswordInvalid) => Ok(false),
+            Err(error) => Err(unusable(&error)),
+        }
+    }
+}
+
+/// The settings and how much was done; no secret and no hash.
+impl fmt::Debug for Argon2Hasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Argon2Hasher")
+            .field("config", &self.config)
+            .field("hashes_computed", &self.hashes_computed())
+            .finish_non_exhaustive()
+    }
+}
+
+fn check_bounds(config: &HasherConfig) -> Result<(), HasherConfigError> {
+    let size = |value: u32| usize::try_from(value).unwrap_or(usize::MAX);
+    let settings = [
+        ("memory_kib", size(config.memory_kib), size(MIN_MEMORY_KIB), size(MAX_MEMORY_KIB)),
+        ("iterations", size(config.iterations), 1, size(MAX_ITERATIONS)),
+        ("permits", config.permits, 1, MAX_PERMITS),
+        ("max_waiting", config.max_waiting, 0, MAX_MAX_WAITING),
+    ];
+    for (setting, value, min, max) in settings {
+        if !(min..=max).contains(&value) {
+            return Err(HasherConfigError::OutOfBounds { setting, min, max });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

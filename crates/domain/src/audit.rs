@@ -1,0 +1,254 @@
+//! The proof that the books are right.
+//!
+//! For every integrator, from one consistent view: the book has no gaps; each entry's balances follow from the one
+//! before; the wallet's row equals the sum of its postings; the four accounts sum to zero; each record's postings are
+//! exactly those its state calls for; a charge's totals equal its receipts and its refunds.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+
+use crate::charges::{Charge, Receipt};
+use crate::error::StoreError;
+use crate::ids::{IntegratorId, ResourceRef};
+use crate::money::Cents;
+use crate::refunds::Refund;
+use crate::wallet::{Account, Entry, Wallet};
+use crate::withdrawals::{OutgoingState, Withdrawal};
+
+/// All that is kept of one integrator, from one consistent view.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Book {
+    /// The wallet's row.
+    pub wallet: Wallet,
+    /// The whole book, in order.
+    pub entries: Vec<Entry>,
+    /// All charges.
+    pub charges: Vec<Charge>,
+    /// All withdrawals.
+    pub withdrawals: Vec<Withdrawal>,
+    /// All refunds.
+    pub refunds: Vec<Refund>,
+    /// All incoming PIX.
+    pub receipts: Vec<Receipt>,
+    /// How many events each record has; by the shape of a transition, as many as its version says.
+    pub events: BTreeMap<ResourceRef, u32>,
+}
+
+/// A finding as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredFinding {
+    /// What it is about.
+    pub resource: ResourceRef,
+    /// Its code.
+    pub code: String,
+    /// A sentence.
+    pub detail: String,
+}
+
+/// Where the books are read whole.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait BookStore: Send + Sync {
+    /// Everything of one integrator. MUST be one consistent view, however much is being written meanwhile.
+    async fn book(&self, integrator_id: IntegratorId) -> Result<Book, StoreError>;
+
+    /// The findings of one integrator, oldest first. A finding with the same record and code is kept once.
+    async fn findings(&self, integrator_id: IntegratorId) -> Result<Vec<StoredFinding>, StoreError>;
+}
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// Whose book.
+    pub integrator_id: IntegratorId,
+    /// What it is about, when it is one record.
+    pub resource: Option<ResourceRef>,
+    /// A sentence.
+    pub what: String,
+}
+
+/// Balances of the four accounts, in centavos.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Balances {
+    /// The integrator's, free.
+    pub available: i64,
+    /// The integrator's, promised.
+    pub held: i64,
+    /// The mirror of the cash.
+    pub clearing: i64,
+    /// Ours.
+    pub fees: i64,
+}
+
+impl Balances {
+    fn add(&mut self, entry: &Entry) {
+        self.available += entry.posting.effect_cents(Account::Available);
+        self.held += entry.posting.effect_cents(Account::Held);
+        self.clearing += entry.posting.effect_cents(Account::Clearing);
+        self.fees += entry.posting.effect_cents(Account::Fees);
+    }
+}
+
+/// Checks one book; the differences, none when it is right.
+pub fn check(integrator_id: IntegratorId, book: &Book) -> Vec<Difference> {
+    let mut audit = Audit { integrator_id, differences: Vec::new(), by_record: BTreeMap::new() };
+    audit.entries(book);
+    audit.records(book);
+    audit.totals(book);
+    audit.events(book);
+    audit.differences
+}
+
+struct Audit {
+    integrator_id: IntegratorId,
+    differences: Vec<Difference>,
+    by_record: BTreeMap<ResourceRef, Balances>,
+}
+
+impl Audit {
+    fn say(&mut self, resource: Option<ResourceRef>, what: String) {
+        self.differences.push(Difference { integrator_id: self.integrator_id, resource, what });
+    }
+
+    fn entries(&mut self, book: &Book) {
+        let mut wallet = Wallet::default();
+        let mut sum = Balances::default();
+        for entry in &book.entries {
+            let number = wallet.entries + 1;
+            if entry.number != number {
+                self.say(
+                    Some(entry.posting.resource),
+                    format!("entry {} stands where {number} should", entry.number),
+                );
+            }
+            if entry.posting.amount.is_zero() || entry.posting.debit == entry.posting.credit {
+                self.say(Some(entry.posting.resource), format!("entry {number} moves nothing"));
+            }
+            if (entry.posting.debit, entry.posting.credit) != entry.posting.reason.accounts() {
+                let what = format!("entry {number} uses other accounts than its reason calls for");
+                self.say(Some(entry.posting.resource), what);
+            }
+            let Some(after) = wallet.after(&entry.posting) else {
+                return self
+                    .say(Some(entry.posting.resource), format!("entry {number} takes a balance below zero"));
+            };
+            if (entry.available_after, entry.held_after) != (after.available, after.held) {
+                let what = format!("the balances after entry {number} do not follow from those before");
+                self.say(Some(entry.posting.resource), what);
+            }
+            sum.add(entry);
+            self.by_record.entry(entry.posting.resource).or_default().add(entry);
+            wallet = after;
+        }
+        if wallet != book.wallet {
+            let what = format!(
+                "the wallet says available {}, held {}, {} entries; its postings say {}, {}, {}",
+                book.wallet.available,
+                book.wallet.held,
+                book.wallet.entries,
+                wallet.available,
+                wallet.held,
+                wallet.entries
+            );
+            self.say(None, what);
+        }
+        let Balances { available, held, clearing, fees } = sum;
+        if available + held + clearing + fees != 0 {
+            self.say(None, "debits do not equal credits".into());
+        }
+    }
+
+    fn records(&mut self, book: &Book) {
+        let charges = book.charges.iter().map(|charge| (charge.resource(), charge_balances(charge)));
+        let withdrawals =
+            book.withdrawals.iter().map(|record| (record.resource(), withdrawal_balances(record)));
+        let refunds = book.refunds.iter().map(|record| (record.resource(), refund_balances(record)));
+        for (resource, expected) in charges.chain(withdrawals).chain(refunds).collect::<Vec<_>>() {
+            let found = self.by_record.remove(&resource).unwrap_or_default();
+            if found != expected {
+                let what = format!("its state calls for {expected:?}, its postings say {found:?} (centavos)");
+                self.say(Some(resource), what);
+            }
+        }
+        for resource in std::mem::take(&mut self.by_record).into_keys() {
+            self.say(Some(resource), "postings without a record".into());
+        }
+    }
+
+    fn totals(&mut self, book: &Book) {
+        let mut paid: BTreeMap<_, i64> = BTreeMap::new();
+        for receipt in &book.receipts {
+            *paid.entry(receipt.charge_id).or_default() += receipt.payment.amount.cents().get();
+        }
+        let (mut reserved, mut refunded): (BTreeMap<_, i64>, BTreeMap<_, i64>) = Default::default();
+        for refund in &book.refunds {
+            let totals = match refund.state {
+                OutgoingState::Completed => &mut refunded,
+                OutgoingState::Failed(_) => continue,
+                _ => &mut reserved,
+            };
+            *totals.entry(refund.charge_id).or_default() += refund.amount.cents().get();
+        }
+        for charge in &book.charges {
+            let facts = [
+                ("what was paid", charge.amount_paid(), paid.remove(&charge.id)),
+                ("refunds in progress", charge.refund_reserved, reserved.remove(&charge.id)),
+                ("refunds done", charge.refunded, refunded.remove(&charge.id)),
+            ];
+            for (name, says, sum) in facts {
+                let sum = sum.unwrap_or(0);
+                if says.get() != sum {
+                    self.say(
+                        Some(charge.resource()),
+                        format!("{name}: it says {}, the sum is {sum}", says.get()),
+                    );
+                }
+            }
+            let taken = charge.refund_reserved.get() + charge.refunded.get();
+            if taken > charge.amount_paid().get() {
+                self.say(Some(charge.resource()), "refunds sum above what was paid".into());
+            }
+        }
+        for (charge_id, _) in paid {
+            self.say(None, format!("a receipt names the unknown charge {charge_id}"));
+        }
+    }
+
+    fn events(&mut self, book: &Book) {
+        let charges = book.charges.iter().map(|charge| (charge.resource(), charge.version));
+        let withdrawals = book.withdrawals.iter().map(|record| (record.resource(), record.version));
+        let refunds = book.refunds.iter().map(|record| (record.resource(), record.version));
+        for (resource, version) in charges.chain(withdrawals).chain(refunds).collect::<Vec<_>>() {
+            let events = book.events.get(&resource).copied().unwrap_or(0);
+            if events != version.0 {
+                self.say(Some(resource), format!("it is at version {} and has {events} events", version.0));
+            }
+        }
+    }
+}
+
+fn charge_balances(charge: &Charge) -> Balances {
+    let paid = charge.amount_paid().get();
+    let fee = charge.credited.as_ref().map_or(0, |credited| credited.fee.get());
+    Balances { available: paid - fee, held: 0, clearing: -paid, fees: fee }
+}
+
+fn withdrawal_balances(withdrawal: &Withdrawal) -> Balances {
+    outgoing_balances(&withdrawal.state, withdrawal.amount.cents(), withdrawal.fee, withdrawal.returned)
+}
+
+fn refund_balances(refund: &Refund) -> Balances {
+    outgoing_balances(&refund.state, refund.amount.cents(), refund.fee, Cents::ZERO)
+}
+
+fn outgoing_balances(state: &OutgoingState, amount: Cents, fee: Cents, returned: Cents) -> Balances {
+    let (amount, fee, returned) = (amount.get(), fee.get(), returned.get());
+    match state {
+        OutgoingState::Completed | OutgoingState::Returned => {
+            Balances { available: returned - amount - fee, held: 0, clearing: amount - returned, fees: fee }
+        }
+        OutgoingState::Failed(_) | OutgoingState::Canceled => Balances::default(),
+        _ => Balances { available: -amount - fee, held: amount + fee, clearing: 0, fees: 0 },
+    }
+}

@@ -1,0 +1,299 @@
+//! The use cases of charges.
+//!
+//! Making one: replay, if its handle is known → ask the provider, under our reference → one `apply` that stores the
+//! live charge. Nothing is stored before the call, since no money moves by making a charge, even twice: what was made
+//! and not stored is a QR code that nobody has seen.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::{Charge, ChargeState, Failure, NewCharge, state};
+use crate::error::{ApplyError, ServiceError, StoreError, UniqueKey};
+use crate::fees::Operation;
+use crate::ids::{ChargeId, IntegratorId, ResourceKind};
+use crate::list::{ListQuery, Page};
+use crate::money::Amount;
+use crate::ports::{Applied, MAX_STALE_RETRIES, Outcome, Ports};
+use crate::provider::{ChargeReport, Party, Payment, ProviderError};
+use crate::text::{Email, ExternalId, IdempotencyKey, PayerQuestion, PostbackUrl};
+use crate::transition::Step;
+
+/// What an integrator asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CreateCharge {
+    /// Who asks.
+    pub integrator_id: IntegratorId,
+    /// Its name for the charge.
+    pub external_id: Option<ExternalId>,
+    /// Its handle for the request.
+    pub idempotency_key: Option<IdempotencyKey>,
+    /// How much.
+    pub amount: Amount,
+    /// Who is to pay.
+    pub payer: Party,
+    /// The payer's e-mail.
+    pub payer_email: Option<Email>,
+    /// What the payer is asked.
+    pub payer_question: Option<PayerQuestion>,
+    /// Where events go.
+    pub postback_url: Option<PostbackUrl>,
+    /// How long the QR code lives.
+    pub expires_in: Duration,
+}
+
+impl CreateCharge {
+    fn asks_for(&self, charge: &Charge) -> bool {
+        let name = match &self.external_id {
+            Some(name) => charge.external_id_given && *name == charge.external_id,
+            None => !charge.external_id_given,
+        };
+        name && self.amount == charge.amount
+            && self.payer == charge.payer
+            && self.payer_email == charge.payer_email
+            && self.payer_question == charge.payer_question
+            && self.postback_url == charge.postback_url
+            && self.expires_in == charge.expires_at.since(charge.created_at)
+    }
+
+    fn named(self, id: Uuid, fee_version: u32) -> Result<NewCharge, ServiceError> {
+        let external_id_given = self.external_id.is_some();
+        let external_id = match self.external_id {
+            Some(name) => name,
+            None => Ports::generated_name("chg", id)?,
+        };
+        Ok(NewCharge {
+            id: ChargeId(id),
+            integrator_id: self.integrator_id,
+            external_id,
+            external_id_given,
+            amount: self.amount,
+            payer: self.payer,
+            payer_email: self.payer_email,
+            payer_question: self.payer_question,
+            postback_url: self.postback_url,
+            expires_in: self.expires_in,
+            fee_version,
+        })
+    }
+}
+
+/// The use cases of charges.
+#[derive(Clone)]
+pub struct ChargeService {
+    ports: Ports,
+}
+
+impl ChargeService {
+    /// A service over `ports`.
+    pub const fn new(ports: Ports) -> Self {
+        Self { ports }
+    }
+
+    /// Makes a charge, or finds the one its handle stands for.
+    pub async fn create(&self, command: CreateCharge) -> Result<Outcome<Charge>, ServiceError> {
+        if let Some(charge) = self.replay(&command).await? {
+            return self.resume(charge).await.map(Outcome::Replayed);
+        }
+        let fees = self.ports.stores.fees.current(command.integrator_id).await?;
+        let key = command.idempotency_key.clone();
+        let again = command.clone();
+        let new = command.named(self.ports.ids.next(), fees.version)?;
+        let (integrator_id, id) = (new.integrator_id, new.id);
+        let order = state::begin(new.clone(), self.ports.clock.now()).charge().map(Charge::order);
+        let Some(order) = order else { return Err(ServiceError::NotFound) };
+
+        let answer = self.ports.provider.create_charge(order).await;
+        let now = self.ports.clock.now();
+        let (transition, refusal) = match answer {
+            Ok(ticket) => (state::open(new, ticket, now), None),
+            Err(ProviderError::Rejected { code, message, .. }) => {
+                let failure = Failure { code: code.clone(), message: message.clone() };
+                (state::refuse(new, failure, now), Some(ServiceError::ProviderRejected { code, message }))
+            }
+            Err(ProviderError::Indeterminate(_)) => {
+                (state::begin(new, now), Some(ServiceError::ProviderTimeout))
+            }
+            Err(ProviderError::Unavailable(_)) => return Err(ServiceError::ProviderUnavailable),
+        };
+        match self.ports.stores.transitions.apply(transition.answering(key)).await {
+            Ok(()) => {}
+            Err(ApplyError::Duplicate(UniqueKey::ExternalId | UniqueKey::IdempotencyKey)) => {
+                // Another request with the same handle was quicker. The QR code just made is shown to nobody.
+                let winner = self.replay(&again).await?.ok_or(ServiceError::Contention)?;
+                return self.resume(winner).await.map(Outcome::Replayed);
+            }
+            Err(ApplyError::Store(StoreError::Unknown(why))) => {
+                let stored = self.ports.stores.charges.find(integrator_id, id).await?;
+                stored.ok_or(ServiceError::Store(StoreError::Unavailable(why)))?;
+            }
+            Err(ApplyError::Store(error)) => return Err(error.into()),
+            Err(_) => return Err(ServiceError::Contention),
+        }
+        match refusal {
+            Some(error) => Err(error),
+            None => self.get(integrator_id, id).await.map(Outcome::Created),
+        }
+    }
+
+    async fn replay(&self, command: &CreateCharge) -> Result<Option<Charge>, ServiceError> {
+        let stores = &self.ports.stores;
+        if let Some(key) = &command.idempotency_key
+            && let Some(id) =
+                stores.lookups.find_handle(command.integrator_id, ResourceKind::Charge, key).await?
+        {
+            let charge = self.get(command.integrator_id, ChargeId(id)).await?;
+            return if command.asks_for(&charge) {
+                Ok(Some(charge))
+            } else {
+                Err(ServiceError::IdempotencyMismatch)
+            };
+        }
+        if let Some(name) = &command.external_id
+            && let Some(charge) = stores.charges.find_by_external_id(command.integrator_id, name).await?
+        {
+            return if command.asks_for(&charge) {
+                Ok(Some(charge))
+            } else {
+                Err(ServiceError::ExternalIdConflict)
+            };
+        }
+        Ok(None)
+    }
+
+    /// Asks the provider once more, under the same reference, to make a charge that it has not confirmed.
+    async fn resume(&self, charge: Charge) -> Result<Charge, ServiceError> {
+        if charge.state != ChargeState::Creating {
+            return Ok(charge);
+        }
+        let (integrator_id, id) = (charge.integrator_id, charge.id);
+        match self.ports.provider.create_charge(charge.order()).await {
+            Ok(ticket) => {
+                self.advance(integrator_id, id, |charge, now| charge.confirm(ticket.clone(), now)).await
+            }
+            Err(ProviderError::Rejected { code, message, .. }) => {
+                let failure = Failure { code, message };
+                self.advance(integrator_id, id, |charge, now| charge.refuse(failure.clone(), now)).await
+            }
+            Err(ProviderError::Unavailable(_)) => Err(ServiceError::ProviderUnavailable),
+            Err(ProviderError::Indeterminate(_)) => Err(ServiceError::ProviderTimeout),
+        }
+    }
+
+    /// One charge of the integrator.
+    pub async fn get(&self, integrator_id: IntegratorId, id: ChargeId) -> Result<Charge, ServiceError> {
+        self.ports.stores.charges.find(integrator_id, id).await?.ok_or(ServiceError::NotFound)
+    }
+
+    /// A page of the integrator's charges, newest first.
+    pub async fn list(
+        &self,
+        integrator_id: IntegratorId,
+        query: ListQuery,
+    ) -> Result<Page<Charge>, ServiceError> {
+        let (cursor, limit) = (query.cursor, query.limit);
+        let one_more = ListQuery { limit: limit.saturating_add(1), ..query };
+        let rows = self.ports.stores.charges.list(integrator_id, &one_more).await?;
+        Ok(Page::trim(rows, cursor, limit))
+    }
+
+    /// Asks the provider about a charge and applies what it says: credits payments, notes a removal, and expires what
+    /// is over. The report is `None` when the provider doesn't know the charge.
+    pub async fn refresh(
+        &self,
+        integrator_id: IntegratorId,
+        id: ChargeId,
+    ) -> Result<(Charge, Result<Option<ChargeReport>, ProviderError>), ServiceError> {
+        let charge = self.get(integrator_id, id).await?;
+        let asked_at = self.ports.clock.now();
+        let answer = self.ports.provider.consult_charge(charge.inquiry()).await;
+        let charge = match &answer {
+            Ok(Some(report)) => self.learn(charge, report, asked_at).await?,
+            Ok(None) if charge.state == ChargeState::Creating => self.resume(charge).await?,
+            Ok(None) => self.expire_if_over(charge, asked_at).await?,
+            Err(_) => charge,
+        };
+        Ok((charge, answer))
+    }
+
+    async fn learn(
+        &self,
+        mut charge: Charge,
+        report: &ChargeReport,
+        asked_at: crate::time::Timestamp,
+    ) -> Result<Charge, ServiceError> {
+        if charge.state == ChargeState::Creating {
+            // The provider has it: making it again, under the same reference, answers with its QR code.
+            charge = self.resume(charge).await?;
+        }
+        for payment in &report.payments {
+            charge = self.credit(charge, payment).await?;
+        }
+        if report.canceled {
+            charge = self.advance(charge.integrator_id, charge.id, Charge::cancel).await?;
+        }
+        if report.payments.is_empty() { self.expire_if_over(charge, asked_at).await } else { Ok(charge) }
+    }
+
+    async fn expire_if_over(
+        &self,
+        charge: Charge,
+        asked_at: crate::time::Timestamp,
+    ) -> Result<Charge, ServiceError> {
+        if charge.state == ChargeState::Pending && asked_at >= charge.expires_at {
+            return self.advance(charge.integrator_id, charge.id, Charge::expire).await;
+        }
+        Ok(charge)
+    }
+
+    async fn credit(&self, charge: Charge, payment: &Payment) -> Result<Charge, ServiceError> {
+        let (integrator_id, id) = (charge.integrator_id, charge.id);
+        let receipts = self.ports.stores.charges.receipts(integrator_id, id).await?;
+        if receipts.iter().any(|receipt| receipt.payment.key == payment.key) {
+            return Ok(charge);
+        }
+        let schedule = self.ports.stores.fees.version(integrator_id, charge.fee_version).await?;
+        let schedule =
+            schedule.ok_or_else(|| StoreError::Damaged("a charge's fee schedule is missing".into()))?;
+        let rule = schedule.rule(Operation::CashIn);
+        for _ in 0..MAX_STALE_RETRIES {
+            let charge = self.get(integrator_id, id).await?;
+            let Step::Next(transition) = charge.clone().pay(payment.clone(), rule, self.ports.clock.now())
+            else {
+                return Ok(charge);
+            };
+            match self.ports.stores.transitions.apply(transition).await {
+                Ok(()) | Err(ApplyError::Duplicate(UniqueKey::Receipt)) => {
+                    return self.get(integrator_id, id).await;
+                }
+                Err(ApplyError::Stale | ApplyError::Store(StoreError::Unknown(_))) => {}
+                Err(ApplyError::Store(error)) => return Err(error.into()),
+                Err(ApplyError::Duplicate(_) | ApplyError::InsufficientFunds) => {
+                    return Err(ServiceError::Contention);
+                }
+            }
+        }
+        Err(ServiceError::Contention)
+    }
+
+    async fn advance(
+        &self,
+        integrator_id: IntegratorId,
+        id: ChargeId,
+        decide: impl Fn(Charge, crate::time::Timestamp) -> Step + Send + Sync,
+    ) -> Result<Charge, ServiceError> {
+        for _ in 0..MAX_STALE_RETRIES {
+            let charge = self.get(integrator_id, id).await?;
+            match decide(charge.clone(), self.ports.clock.now()) {
+                Step::Next(transition) => {
+                    let after = transition.charge().cloned();
+                    if let Applied::Done = self.ports.apply_change(transition).await? {
+                        return Ok(after.unwrap_or(charge));
+                    }
+                }
+                Step::Already | Step::Refused(_) => return Ok(charge),
+            }
+        }
+        Err(ServiceError::Contention)
+    }
+}

@@ -1,0 +1,250 @@
+//! What can happen to a charge.
+//!
+//! | Verb | creating | pending | paid | expired | canceled | failed | Money |
+//! |---|---|---|---|---|---|---|---|
+//! | confirm | pending | already | already | already | already | refused | |
+//! | refuse | failed | refused | refused | refused | refused | already | |
+//! | pay | paid | paid | paid (a further PIX) | paid (late) | paid (late) | paid (late) | gross in, fee out |
+//! | expire | refused | expired | already | already | already | already | |
+//! | cancel | refused | canceled | refused | already | already | already | |
+//! | reserve refund, settle, release | refused | refused | paid | refused | refused | refused | the refund's own |
+//!
+//! A payment is money, whatever we thought of the charge: it is always credited, once each by its identity, with the
+//! fee rule that held when the charge was made.
+
+use super::{Charge, ChargeState, Credited, Failure, NewCharge, Receipt};
+use crate::fees::FeeRule;
+use crate::money::{Amount, Cents};
+use crate::provider::{Payment, ReceiptKey, Ticket};
+use crate::schedule;
+use crate::time::Timestamp;
+use crate::transition::{EventKind, Guard, Record, Step, Transition};
+use crate::wallet::{Posting, Reason};
+
+/// A charge that the provider has confirmed: absent → pending.
+pub fn open(new: NewCharge, ticket: Ticket, now: Timestamp) -> Transition {
+    let mut charge = born(new, ChargeState::Pending, now);
+    charge.ticket = Some(ticket);
+    create(charge, EventKind::ChargePending, now)
+}
+
+/// A charge of which nobody knows whether the provider made it: absent → creating.
+pub fn begin(new: NewCharge, now: Timestamp) -> Transition {
+    create(born(new, ChargeState::Creating, now), EventKind::ChargeCreating, now)
+}
+
+/// A charge that the provider refused to make: absent → failed.
+pub fn refuse(new: NewCharge, failure: Failure, now: Timestamp) -> Transition {
+    create(born(new, ChargeState::Failed(failure), now), EventKind::ChargeFailed, now)
+}
+
+fn born(new: NewCharge, state: ChargeState, now: Timestamp) -> Charge {
+    Charge {
+        id: new.id,
+        integrator_id: new.integrator_id,
+        version: crate::ids::Version::FIRST,
+        external_id: new.external_id,
+        external_id_given: new.external_id_given,
+        amount: new.amount,
+        payer: new.payer,
+        payer_email: new.payer_email,
+        payer_question: new.payer_question,
+        postback_url: new.postback_url,
+        fee_version: new.fee_version,
+        state,
+        ticket: None,
+        credited: None,
+        refund_reserved: Cents::ZERO,
+        refunded: Cents::ZERO,
+        expires_at: now.plus(new.expires_in),
+        created_at: now,
+        updated_at: now,
+    }
+}
+
+fn create(charge: Charge, event: EventKind, now: Timestamp) -> Transition {
+    let follow_up = follow_up(&charge, now);
+    Transition::new(charge.integrator_id, now).write(
+        Guard::Absent,
+        Record::Charge(Box::new(charge)),
+        event,
+        follow_up,
+    )
+}
+
+/// When the provider is asked next: soon while it has not confirmed, seldom while the code is live (the callback is
+/// quicker), never after that.
+fn follow_up(charge: &Charge, now: Timestamp) -> Option<Timestamp> {
+    match charge.state {
+        ChargeState::Creating => Some(now.plus(schedule::outgoing(0))),
+        ChargeState::Pending => Some(schedule::pending_charge(charge, 0, now)),
+        _ => None,
+    }
+}
+
+impl Charge {
+    /// This charge after a change, with the version it was read at as the guard.
+    pub(crate) fn changed(
+        mut self,
+        now: Timestamp,
+        event: EventKind,
+        change: impl FnOnce(&mut Self),
+    ) -> Transition {
+        let guard = Guard::At(self.version);
+        self.version = self.version.next();
+        self.updated_at = now;
+        change(&mut self);
+        let follow_up = follow_up(&self, now);
+        Transition::new(self.integrator_id, now).write(
+            guard,
+            Record::Charge(Box::new(self)),
+            event,
+            follow_up,
+        )
+    }
+
+    /// The provider has made it.
+    pub fn confirm(self, ticket: Ticket, now: Timestamp) -> Step {
+        match self.state {
+            ChargeState::Creating => Step::Next(self.changed(now, EventKind::ChargePending, |charge| {
+                charge.ticket = Some(ticket);
+                charge.state = ChargeState::Pending;
+            })),
+            ChargeState::Failed(_) => Step::Refused("a failed charge can't become live"),
+            _ => Step::Already,
+        }
+    }
+
+    /// The provider won't make it.
+    pub fn refuse(self, failure: Failure, now: Timestamp) -> Step {
+        match self.state {
+            ChargeState::Creating => Step::Next(self.changed(now, EventKind::ChargeFailed, |charge| {
+                charge.state = ChargeState::Failed(failure);
+            })),
+            ChargeState::Failed(_) => Step::Already,
+            _ => Step::Refused("the provider has made this charge"),
+        }
+    }
+
+    /// A PIX was received on it. `rule` is the fee rule of the charge's own `fee_version`.
+    ///
+    /// Whether this very PIX was credited before is the store's to say: its receipt is unique.
+    pub fn pay(self, payment: Payment, rule: &FeeRule, now: Timestamp) -> Step {
+        // A provider that names no end-to-end id has one payment a charge; and a charge credited under one kind of
+        // identity never takes a second credit under the other.
+        let known = self.credited.as_ref().map(|credited| &credited.first);
+        match (known, &payment.key) {
+            (Some(first), key) if first == key => return Step::Already,
+            (Some(ReceiptKey::Transaction(_)), _) | (Some(_), ReceiptKey::Transaction(_)) => {
+                return Step::Already;
+            }
+            _ => {}
+        }
+        let fee = rule.fee_within(payment.amount);
+        let late = !matches!(self.state, ChargeState::Creating | ChargeState::Pending | ChargeState::Paid);
+        let (resource, asked) = (self.resource(), self.amount);
+        let (Some(amount_paid), Some(fees)) = (
+            self.amount_paid().checked_add(payment.amount.cents()),
+            self.credited.as_ref().map_or(Cents::ZERO, |credited| credited.fee).checked_add(fee),
+        ) else {
+            return Step::Refused("the sum of the payments does not fit");
+        };
+        let further = self.credited.is_some();
+        let event = if further { EventKind::ChargePaidAgain } else { EventKind::ChargePaid };
+        let charge_id = self.id;
+        let mut transition = self.changed(now, event, |charge| {
+            charge.state = ChargeState::Paid;
+            charge.credited = Some(match charge.credited.take() {
+                Some(before) => {
+                    Credited { amount_paid, fee: fees, payments: before.payments.saturating_add(1), ..before }
+                }
+                None => Credited {
+                    amount_paid,
+                    fee: fees,
+                    first: payment.key.clone(),
+                    paid_by: payment.payer.clone(),
+                    paid_at: payment.paid_at,
+                    late,
+                    payments: 1,
+                },
+            });
+        });
+        transition = transition.post(
+            [(Reason::ChargePaid, payment.amount.cents()), (Reason::ChargeFee, fee)]
+                .into_iter()
+                .filter_map(|(reason, cents)| Posting::of(reason, cents, resource)),
+        );
+        if further {
+            transition =
+                transition.find(resource, "paid_again", "a further PIX was received on a paid charge".into());
+        } else if payment.amount != asked {
+            let detail = format!("asked for {asked}, received {}", payment.amount);
+            transition = transition.find(resource, "amount_differs", detail);
+        }
+        let integrator_id = transition.integrator_id;
+        transition.receipt = Some(Receipt { integrator_id, charge_id, payment });
+        Step::Next(transition)
+    }
+
+    /// Its time is over, and the provider, asked after that, knew of no payment.
+    pub fn expire(self, now: Timestamp) -> Step {
+        match self.state {
+            ChargeState::Pending if now < self.expires_at => Step::Refused("its time is not over"),
+            ChargeState::Pending => Step::Next(self.changed(now, EventKind::ChargeExpired, |charge| {
+                charge.state = ChargeState::Expired;
+            })),
+            ChargeState::Creating => Step::Refused("the provider has not confirmed this charge"),
+            _ => Step::Already,
+        }
+    }
+
+    /// It was removed.
+    pub fn cancel(self, now: Timestamp) -> Step {
+        match self.state {
+            ChargeState::Pending => Step::Next(self.changed(now, EventKind::ChargeCanceled, |charge| {
+                charge.state = ChargeState::Canceled;
+            })),
+            ChargeState::Creating => Step::Refused("the provider has not confirmed this charge"),
+            ChargeState::Paid => Step::Refused("a paid charge can't be canceled; refund it"),
+            _ => Step::Already,
+        }
+    }
+
+    /// A refund takes `amount` of what is left.
+    pub fn reserve_refund(self, amount: Amount, now: Timestamp) -> Step {
+        let reserved = self.refund_reserved.checked_add(amount.cents());
+        match reserved {
+            Some(reserved) if amount.cents() <= self.left_to_refund() => {
+                Step::Next(self.changed(now, EventKind::ChargeRefundReserved, |charge| {
+                    charge.refund_reserved = reserved;
+                }))
+            }
+            _ => Step::Refused("more than what is left of the payment"),
+        }
+    }
+
+    /// A refund that had reserved `amount` was done.
+    pub fn settle_refund(self, amount: Amount, now: Timestamp) -> Step {
+        let (reserved, refunded) =
+            (self.refund_reserved.checked_sub(amount.cents()), self.refunded.checked_add(amount.cents()));
+        match (reserved, refunded) {
+            (Some(reserved), Some(refunded)) => {
+                Step::Next(self.changed(now, EventKind::ChargeRefunded, |charge| {
+                    charge.refund_reserved = reserved;
+                    charge.refunded = refunded;
+                }))
+            }
+            _ => Step::Refused("that much was not reserved"),
+        }
+    }
+
+    /// A refund that had reserved `amount` failed.
+    pub fn release_refund(self, amount: Amount, now: Timestamp) -> Step {
+        match self.refund_reserved.checked_sub(amount.cents()) {
+            Some(reserved) => Step::Next(self.changed(now, EventKind::ChargeRefundReleased, |charge| {
+                charge.refund_reserved = reserved;
+            })),
+            None => Step::Refused("that much was not reserved"),
+        }
+    }
+}

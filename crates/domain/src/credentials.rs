@@ -1,0 +1,138 @@
+//! Integrators, their API keys, and the access tokens made of them.
+//!
+//! Owns who may call. Never knows how a secret is hashed or a token sealed: those are ports.
+
+pub mod service;
+pub mod store;
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use thiserror::Error;
+
+use crate::ids::IntegratorId;
+use crate::time::Timestamp;
+
+/// Whether an integrator may act.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IntegratorStatus {
+    /// May do everything.
+    Active,
+    /// May read; may not move money out.
+    Suspended,
+}
+
+/// Who owns records and a wallet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Integrator {
+    /// Its id.
+    pub id: IntegratorId,
+    /// What operators call it.
+    pub name: String,
+    /// Whether it may act.
+    pub status: IntegratorStatus,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+/// The hash of a secret, as a PHC string. Redacted in `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretHash(pub String);
+
+impl fmt::Debug for SecretHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretHash(…)")
+    }
+}
+
+/// A secret in plain text: shown once, never stored. Redacted in `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PlainSecret(pub String);
+
+impl fmt::Debug for PlainSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PlainSecret(…)")
+    }
+}
+
+/// An API key: what a token is asked for with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiKey {
+    /// The public identifier (`client_id` in OAuth2's words).
+    pub public_id: String,
+    /// Whose key it is.
+    pub integrator_id: IntegratorId,
+    /// The hash of its secret.
+    pub secret_hash: SecretHash,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it was revoked, if it was.
+    pub revoked_at: Option<Timestamp>,
+}
+
+/// What an access token says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claims {
+    /// Whose token it is.
+    pub integrator_id: IntegratorId,
+    /// The key it was issued for.
+    pub key_public_id: String,
+    /// When it was issued.
+    pub issued_at: Timestamp,
+    /// When it ends.
+    pub expires_at: Timestamp,
+}
+
+/// Why a token is not accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum TokenError {
+    /// Not a token of ours: forged, damaged, of another deployment or of a retired key.
+    #[error("the access token is not valid")]
+    Invalid,
+    /// It was ours and its time is over.
+    #[error("the access token has expired")]
+    Expired,
+}
+
+/// Why a secret couldn't be hashed or checked.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum HashError {
+    /// All permits are taken: try again later.
+    #[error("too many secrets are being checked at once")]
+    Overloaded,
+    /// The hasher failed. The text never holds the secret.
+    #[error("the secret could not be hashed: {0}")]
+    Failed(String),
+}
+
+/// Makes and checks secrets.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait SecretHasher: Send + Sync {
+    /// A new machine-made secret. MUST come from the operating system's generator, with at least 256 bits.
+    fn generate(&self) -> PlainSecret;
+
+    /// A new public identifier for a key. MUST be unguessably many, visible ASCII, without `:` (RFC 7617).
+    fn generate_public_id(&self) -> String;
+
+    /// Hashes a secret. MUST run off the async threads, with a bounded number at once.
+    async fn hash(&self, secret: PlainSecret) -> Result<SecretHash, HashError>;
+
+    /// Whether `secret` is the one `hash` was made of; with `None`, does the same work and says no, so that an unknown
+    /// id can't be told from a wrong secret by the clock.
+    async fn verify(&self, secret: PlainSecret, hash: Option<SecretHash>) -> Result<bool, HashError>;
+}
+
+/// Seals and opens access tokens.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+pub trait AccessTokens: Send + Sync {
+    /// Seals `claims` into a token.
+    fn issue(&self, claims: &Claims) -> Result<String, HashError>;
+
+    /// Opens a token. MUST refuse one longer than 2 KiB before decoding it, and one whose time is over at `now`.
+    fn open(&self, token: &str, now: Timestamp) -> Result<Claims, TokenError>;
+}
+
+/// How long an access token lives by default. Clients of the family cache it blindly for up to an hour.
+pub const DEFAULT_TOKEN_TTL: Duration = Duration::from_hours(1);

@@ -1,0 +1,50 @@
+//! The list of what the provider is to be asked about next, and two small lookups beside it.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use uuid::Uuid;
+
+use crate::error::StoreError;
+use crate::ids::{IntegratorId, ResourceKind, ResourceRef};
+use crate::text::IdempotencyKey;
+use crate::time::Timestamp;
+
+/// Something whose time to be asked about has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FollowUp {
+    /// The record.
+    pub resource: ResourceRef,
+    /// How many times it was claimed since it last changed, this time included.
+    pub attempts: u32,
+}
+
+/// Where follow-ups are kept. A transition sets them
+/// ([`Write::follow_up`](crate::transition::Write::follow_up)), with `attempts` back at zero.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait FollowUpStore: Send + Sync {
+    /// Takes up to `limit` follow-ups that are due at `now`, most overdue first, and puts each off to `now + lease`
+    /// with one attempt more, in one step, so that two workers never claim the same one within a lease.
+    async fn claim(&self, now: Timestamp, lease: Duration, limit: u32) -> Result<Vec<FollowUp>, StoreError>;
+
+    /// Puts a follow-up off. MUST do nothing when its record has none any more, and MUST NOT change its attempts.
+    async fn postpone(&self, resource: ResourceRef, until: Timestamp) -> Result<(), StoreError>;
+}
+
+/// Lookups that lead to a record.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait LookupStore: Send + Sync {
+    /// What an idempotency key stands for.
+    async fn find_handle(
+        &self,
+        integrator_id: IntegratorId,
+        kind: ResourceKind,
+        key: &IdempotencyKey,
+    ) -> Result<Option<Uuid>, StoreError>;
+
+    /// The record with this id, whosever it is. For the provider's callbacks alone: they name our reference and nothing
+    /// else. MUST never be reached with an id that an integrator sent.
+    async fn locate(&self, id: Uuid) -> Result<Option<ResourceRef>, StoreError>;
+}

@@ -1,0 +1,117 @@
+//! Identifiers that we make, and the port they come from.
+
+use std::fmt;
+
+use uuid::Uuid;
+
+macro_rules! uuid_id {
+    ($(#[doc = $doc:literal] $name:ident;)*) => {$(
+        #[doc = $doc]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub Uuid);
+
+        /// The hyphenated form.
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    )*};
+}
+
+uuid_id! {
+    #[doc = "Who owns records and a wallet."] IntegratorId;
+    #[doc = "The public id of a charge (`UUIDv7`)."] ChargeId;
+    #[doc = "The public id of a withdrawal (`UUIDv7`)."] WithdrawalId;
+    #[doc = "The public id of a refund (`UUIDv7`)."] RefundId;
+}
+
+/// Where new identifiers come from.
+///
+/// An implementation MUST never return the same id twice, on any node, and SHOULD return UUIDs of version 7, whose
+/// order is roughly that of their making: lists are read by it.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+pub trait Ids: Send + Sync {
+    /// A new id.
+    fn next(&self) -> Uuid;
+}
+
+/// What kind of record a reference names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ResourceKind {
+    /// Money to come in.
+    Charge,
+    /// Money to go out.
+    Withdrawal,
+    /// Money of a charge to go back.
+    Refund,
+}
+
+impl ResourceKind {
+    /// `charge`, `withdrawal` or `refund`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Charge => "charge",
+            Self::Withdrawal => "withdrawal",
+            Self::Refund => "refund",
+        }
+    }
+}
+
+/// One record of one integrator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ResourceRef {
+    /// Whose it is.
+    pub integrator_id: IntegratorId,
+    /// What it is.
+    pub kind: ResourceKind,
+    /// Its id.
+    pub id: Uuid,
+}
+
+/// A number that goes up by one with every change of a record. It is the guard of an update and, as the change's
+/// event has the same number, the sequence of events of that record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version(pub u32);
+
+impl Version {
+    /// The version a record is born with.
+    pub const FIRST: Self = Self(1);
+
+    /// The version after this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
+/// 128 bits as 26 characters of Crockford's base 32 (the text form of a ULID): what follows `chg-`, `wdr-` and
+/// `rfd-` in a generated external id.
+pub fn base32_26(id: Uuid) -> String {
+    const ALPHABET: [char; 32] = [
+        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F', 'G', 'H', 'J', 'K',
+        'M', 'N', 'P', 'Q', 'R', 'S', 'T', 'V', 'W', 'X', 'Y', 'Z',
+    ];
+    let bits = id.as_u128();
+    (0..26_u32)
+        .rev()
+        .map(|position| {
+            let index = usize::try_from((bits >> (position * 5)) & 31).unwrap_or(0);
+            ALPHABET.get(index).copied().unwrap_or('0')
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base32_is_26_characters_and_keeps_the_order_of_ids() {
+        let low = base32_26(Uuid::from_u128(1));
+        let high = base32_26(Uuid::from_u128(u128::MAX));
+        assert_eq!(low, "00000000000000000000000001");
+        assert_eq!(high, "7ZZZZZZZZZZZZZZZZZZZZZZZZZ");
+        assert!(low < high);
+    }
+}

@@ -1,0 +1,92 @@
+//! Pages of records, newest first, by a cursor on the id.
+//!
+//! A cursor names a row, not a place in a count, so that a page neither skips nor repeats a row while others are
+//! being written.
+
+use uuid::Uuid;
+
+use crate::text::ExternalId;
+use crate::time::Timestamp;
+
+/// The most rows of a page.
+pub const MAX_PER_PAGE: u32 = 100;
+
+/// The rows of a page when nothing else is asked for.
+pub const DEFAULT_PER_PAGE: u32 = 25;
+
+/// From where a page goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cursor {
+    /// Rows with a smaller id than this: the next page.
+    OlderThan(Uuid),
+    /// The nearest rows with a greater id than this: the page before.
+    NewerThan(Uuid),
+}
+
+/// Which rows.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ListQuery {
+    /// Names of states; none means all.
+    pub states: Vec<&'static str>,
+    /// With this external id.
+    pub external_id: Option<ExternalId>,
+    /// Made at this time or later.
+    pub created_from: Option<Timestamp>,
+    /// Made before this time.
+    pub created_to: Option<Timestamp>,
+    /// From where.
+    pub cursor: Option<Cursor>,
+    /// How many rows at the most. A store answers with exactly that many when there are.
+    pub limit: u32,
+}
+
+/// A page, newest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page<T> {
+    /// The rows.
+    pub items: Vec<T>,
+    /// Whether there are older rows.
+    pub has_older: bool,
+    /// Whether there may be newer rows.
+    pub has_newer: bool,
+}
+
+impl<T> Page<T> {
+    /// Makes a page of `limit` rows out of what a store returned for `limit + 1`.
+    pub fn trim(mut items: Vec<T>, cursor: Option<Cursor>, limit: u32) -> Self {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let more = items.len() > limit;
+        match cursor {
+            Some(Cursor::NewerThan(_)) => {
+                // The surplus row is the newest one: the farthest from the cursor.
+                let surplus = items.len().saturating_sub(limit);
+                items.drain(..surplus);
+                Self { items, has_older: true, has_newer: more }
+            }
+            Some(Cursor::OlderThan(_)) => {
+                items.truncate(limit);
+                Self { items, has_older: more, has_newer: true }
+            }
+            None => {
+                items.truncate(limit);
+                Self { items, has_older: more, has_newer: false }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_surplus_row_says_whether_there_is_another_page_and_is_not_shown() {
+        let id = Uuid::nil();
+        let first = Page::trim(vec![9, 8, 7], None, 2);
+        assert_eq!((first.items, first.has_older, first.has_newer), (vec![9, 8], true, false));
+        let next = Page::trim(vec![7, 6], Some(Cursor::OlderThan(id)), 2);
+        assert_eq!((next.items, next.has_older, next.has_newer), (vec![7, 6], false, true));
+        let before = Page::trim(vec![9, 8, 7], Some(Cursor::NewerThan(id)), 2);
+        assert_eq!((before.items, before.has_older, before.has_newer), (vec![8, 7], true, true));
+    }
+}

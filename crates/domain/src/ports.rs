@@ -1,0 +1,134 @@
+//! All ports that the use cases need, in one bundle.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::charges::store::ChargeStore;
+use crate::error::{ApplyError, ServiceError, StoreError};
+use crate::fees::FeeStore;
+use crate::follow_up::{FollowUpStore, LookupStore};
+use crate::ids::Ids;
+use crate::provider::SettlementProvider;
+use crate::refunds::store::RefundStore;
+use crate::time::Clock;
+use crate::transition::{Transition, TransitionStore};
+use crate::wallet::store::WalletStore;
+use crate::withdrawals::store::WithdrawalStore;
+
+/// How many times a decision is made again because somebody else changed the record meanwhile.
+pub const MAX_STALE_RETRIES: u32 = 200;
+
+/// How long sending to the provider may take by default, before a record that is being sent counts as lost sight of.
+pub const DEFAULT_SUBMIT_GRACE: Duration = Duration::from_secs(20);
+
+/// Where records are read and written.
+#[derive(Clone)]
+pub struct Stores {
+    /// Writes.
+    pub transitions: Arc<dyn TransitionStore>,
+    /// Charges.
+    pub charges: Arc<dyn ChargeStore>,
+    /// Withdrawals.
+    pub withdrawals: Arc<dyn WithdrawalStore>,
+    /// Refunds.
+    pub refunds: Arc<dyn RefundStore>,
+    /// Wallets.
+    pub wallets: Arc<dyn WalletStore>,
+    /// Fees.
+    pub fees: Arc<dyn FeeStore>,
+    /// What is due.
+    pub follow_ups: Arc<dyn FollowUpStore>,
+    /// Handles and references.
+    pub lookups: Arc<dyn LookupStore>,
+}
+
+impl Stores {
+    /// One store that is all of them.
+    pub fn of<S>(store: Arc<S>) -> Self
+    where
+        S: TransitionStore
+            + ChargeStore
+            + WithdrawalStore
+            + RefundStore
+            + WalletStore
+            + FeeStore
+            + FollowUpStore
+            + LookupStore
+            + 'static,
+    {
+        Self {
+            transitions: store.clone(),
+            charges: store.clone(),
+            withdrawals: store.clone(),
+            refunds: store.clone(),
+            wallets: store.clone(),
+            fees: store.clone(),
+            follow_ups: store.clone(),
+            lookups: store,
+        }
+    }
+}
+
+/// What the use cases stand on.
+#[derive(Clone)]
+pub struct Ports {
+    /// Records.
+    pub stores: Stores,
+    /// Cash.
+    pub provider: Arc<dyn SettlementProvider>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Identifiers.
+    pub ids: Arc<dyn Ids>,
+    /// How long sending may take at the most: the provider adapter's own deadline and a margin.
+    pub submit_grace: Duration,
+}
+
+/// How an attempt to write ended, as far as a use case cares.
+pub(crate) enum Applied {
+    /// It is written.
+    Done,
+    /// Somebody else was first, or nobody knows: read again and decide again.
+    Again,
+}
+
+impl Ports {
+    /// Applies a change of records that exist. An unknown outcome is resolved by reading again: the guard tells.
+    pub(crate) async fn apply_change(&self, transition: Transition) -> Result<Applied, ServiceError> {
+        match self.stores.transitions.apply(transition).await {
+            Ok(()) => Ok(Applied::Done),
+            // The receipt of a PIX was written meanwhile: read again, and the charge says that it is credited.
+            Err(ApplyError::Stale | ApplyError::Duplicate(_) | ApplyError::Store(StoreError::Unknown(_))) => {
+                Ok(Applied::Again)
+            }
+            Err(ApplyError::InsufficientFunds) => Err(ServiceError::InsufficientBalance),
+            Err(ApplyError::Store(error)) => Err(error.into()),
+        }
+    }
+
+    /// Gives a name to a record whose integrator gave none.
+    pub(crate) fn generated_name(prefix: &str, id: Uuid) -> Result<crate::text::ExternalId, ServiceError> {
+        crate::text::ExternalId::parse(&format!("{prefix}-{}", crate::ids::base32_26(id)))
+            .map_err(|problem| ServiceError::Invalid { field: "external_id", problem })
+    }
+}
+
+/// What a creating use case did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome<T> {
+    /// Made now.
+    Created(T),
+    /// Made by an earlier request with the same handle; as it is now.
+    Replayed(T),
+}
+
+impl<T> Outcome<T> {
+    /// The record.
+    pub fn into_inner(self) -> T {
+        match self {
+            Self::Created(record) | Self::Replayed(record) => record,
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The worker that goes on with whatever isn't final: asks the provider, applies what it says, comes back later.
+//!
+//! It is safe to run any number of these on any number of nodes, and to kill any of them at any moment: a claim is a
+//! lease, and every change is guarded by the record's version.
+
+use std::time::Duration;
+
+use crate::error::StoreError;
+use crate::follow_up::FollowUp;
+use crate::ports::Ports;
+use crate::transactions::TransactionService;
+
+/// How long a claimed follow-up is hidden from other workers.
+pub const LEASE: Duration = Duration::from_mins(1);
+
+/// How many follow-ups are claimed at once.
+pub const BATCH: u32 = 32;
+
+/// The worker.
+#[derive(Clone)]
+pub struct Reconciler {
+    ports: Ports,
+    transactions: TransactionService,
+}
+
+impl Reconciler {
+    /// A worker over `ports`.
+    pub fn new(ports: Ports) -> Self {
+        Self { transactions: TransactionService::new(ports.clone()), ports }
+    }
+
+    /// Claims what is due, at most [`BATCH`].
+    pub async fn claim(&self) -> Result<Vec<FollowUp>, StoreError> {
+        self.ports.stores.follow_ups.claim(self.ports.clock.now(), LEASE, BATCH).await
+    }
+
+    /// Goes on with one claimed follow-up. An error leaves it to be claimed again when its lease ends.
+    pub async fn process(&self, due: FollowUp) -> Result<(), crate::error::ServiceError> {
+        self.transactions.follow_up(due).await
+    }
+
+    /// Claims and processes one batch, one after another; how many it was.
+    pub async fn run_once(&self) -> Result<usize, StoreError> {
+        let due = self.claim().await?;
+        for item in &due {
+            // What fails now is claimed again after its lease.
+            let _ = self.process(*item).await;
+        }
+        Ok(due.len())
+    }
+}

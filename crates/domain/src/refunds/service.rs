@@ -1,0 +1,345 @@
+//! The use cases of refunds: the same order of things as a withdrawal, with the charge guarded beside the wallet.
+
+use uuid::Uuid;
+
+use super::{NewRefund, Refund, state};
+use crate::charges::{Charge, Failure};
+use crate::credentials::IntegratorStatus;
+use crate::error::{ApplyError, ServiceError, StoreError, UniqueKey};
+use crate::fees::Operation;
+use crate::ids::{ChargeId, IntegratorId, RefundId, ResourceKind};
+use crate::money::Amount;
+use crate::ports::{Applied, MAX_STALE_RETRIES, Outcome, Ports};
+use crate::provider::{OutgoingReport, Progress, ProviderError};
+use crate::schedule;
+use crate::text::{Description, ExternalId, IdempotencyKey};
+use crate::time::Timestamp;
+use crate::transition::Step;
+use crate::withdrawals::OutgoingState;
+
+/// What an integrator asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CreateRefund {
+    /// Who asks.
+    pub integrator_id: IntegratorId,
+    /// Whether it may.
+    pub integrator_status: IntegratorStatus,
+    /// The charge whose money is to go back.
+    pub charge_id: ChargeId,
+    /// Its name for the refund.
+    pub external_id: Option<ExternalId>,
+    /// Its handle for the request.
+    pub idempotency_key: Option<IdempotencyKey>,
+    /// How much; `None` for all that is left.
+    pub amount: Option<Amount>,
+    /// What for.
+    pub description: Option<Description>,
+}
+
+impl CreateRefund {
+    fn asks_for(&self, refund: &Refund) -> bool {
+        let name = match &self.external_id {
+            Some(name) => refund.external_id_given && *name == refund.external_id,
+            None => !refund.external_id_given,
+        };
+        let amount = match self.amount {
+            Some(amount) => refund.amount_given && amount == refund.amount,
+            None => !refund.amount_given,
+        };
+        name && amount && self.charge_id == refund.charge_id && self.description == refund.description
+    }
+
+    fn has_handle(&self) -> bool {
+        self.external_id.is_some() || self.idempotency_key.is_some()
+    }
+}
+
+/// The use cases of refunds.
+#[derive(Clone)]
+pub struct RefundService {
+    ports: Ports,
+}
+
+impl RefundService {
+    /// A service over `ports`.
+    pub const fn new(ports: Ports) -> Self {
+        Self { ports }
+    }
+
+    /// Sends money of a charge back, or finds the refund its handle stands for.
+    pub async fn create(&self, command: CreateRefund) -> Result<Outcome<Refund>, ServiceError> {
+        if let Some(refund) = self.replay(&command).await? {
+            return Ok(Outcome::Replayed(refund));
+        }
+        if command.integrator_status == IntegratorStatus::Suspended {
+            return Err(ServiceError::IntegratorSuspended);
+        }
+        let id = RefundId(self.ports.ids.next());
+        for _ in 0..MAX_STALE_RETRIES {
+            let charge = self.charge(command.integrator_id, command.charge_id).await?;
+            // Read after the charge: a refund stored in between has changed the charge's version.
+            self.refuse_twin(&command, &charge).await?;
+            let new = self.priced(&command, &charge, id.0).await?;
+            let intent = state::accept(new, charge, self.ports.clock.now(), self.ports.submit_grace)?;
+            match self.ports.stores.transitions.apply(intent.answering(command.idempotency_key.clone())).await
+            {
+                Ok(()) => {
+                    let refund = self.get(command.integrator_id, id).await?;
+                    return self.send(refund).await.map(Outcome::Created);
+                }
+                Err(ApplyError::Duplicate(UniqueKey::ExternalId | UniqueKey::IdempotencyKey)) => {
+                    let winner = self.replay(&command).await?.ok_or(ServiceError::Contention)?;
+                    return Ok(Outcome::Replayed(winner));
+                }
+                Err(ApplyError::InsufficientFunds) => return Err(ServiceError::InsufficientBalance),
+                Err(ApplyError::Stale) => {}
+                Err(ApplyError::Store(StoreError::Unknown(why))) => {
+                    let stored = self.ports.stores.refunds.find(command.integrator_id, id).await?;
+                    let stored = stored.ok_or(ServiceError::Store(StoreError::Unavailable(why)))?;
+                    return self.send(stored).await.map(Outcome::Created);
+                }
+                Err(ApplyError::Store(error)) => return Err(error.into()),
+                Err(ApplyError::Duplicate(_)) => return Err(ServiceError::Contention),
+            }
+        }
+        Err(ServiceError::Contention)
+    }
+
+    async fn charge(&self, integrator_id: IntegratorId, id: ChargeId) -> Result<Charge, ServiceError> {
+        self.ports.stores.charges.find(integrator_id, id).await?.ok_or(ServiceError::NotFound)
+    }
+
+    /// Without a handle, nothing tells a repeated request from a second refund of the same amount.
+    async fn refuse_twin(&self, command: &CreateRefund, charge: &Charge) -> Result<(), ServiceError> {
+        if command.has_handle() {
+            return Ok(());
+        }
+        let refunds = self.ports.stores.refunds.list_of_charge(command.integrator_id, charge.id).await?;
+        let asked = command.amount.map_or(charge.left_to_refund(), Amount::cents);
+        let twin = refunds.iter().find(|refund| {
+            !refund.state.is_final() && (refund.amount.cents() == asked || command.amount.is_none())
+        });
+        twin.map_or(Ok(()), |twin| Err(ServiceError::PossibleDuplicate(twin.resource())))
+    }
+
+    async fn priced(
+        &self,
+        command: &CreateRefund,
+        charge: &Charge,
+        id: Uuid,
+    ) -> Result<NewRefund, ServiceError> {
+        if charge.credited.is_none() {
+            return Err(ServiceError::InvalidState("only a paid charge can be refunded"));
+        }
+        let left = Amount::from_cents(charge.left_to_refund().get());
+        let amount = match (command.amount, left) {
+            (Some(amount), _) => amount,
+            (None, Ok(left)) => left,
+            (None, Err(_nothing_left)) => return Err(ServiceError::RefundExceedsPaid),
+        };
+        let fees = self.ports.stores.fees.current(command.integrator_id).await?;
+        Ok(NewRefund {
+            id: RefundId(id),
+            external_id: match &command.external_id {
+                Some(name) => name.clone(),
+                None => Ports::generated_name("rfd", id)?,
+            },
+            external_id_given: command.external_id.is_some(),
+            amount,
+            amount_given: command.amount.is_some(),
+            fee: fees.rule(Operation::Refund).fee(amount),
+            fee_version: fees.version,
+            description: command.description.clone(),
+        })
+    }
+
+    async fn replay(&self, command: &CreateRefund) -> Result<Option<Refund>, ServiceError> {
+        let stores = &self.ports.stores;
+        if let Some(key) = &command.idempotency_key
+            && let Some(id) =
+                stores.lookups.find_handle(command.integrator_id, ResourceKind::Refund, key).await?
+        {
+            let found = self.get(command.integrator_id, RefundId(id)).await?;
+            return if command.asks_for(&found) {
+                Ok(Some(found))
+            } else {
+                Err(ServiceError::IdempotencyMismatch)
+            };
+        }
+        if let Some(name) = &command.external_id
+            && let Some(found) = stores.refunds.find_by_external_id(command.integrator_id, name).await?
+        {
+            return if command.asks_for(&found) {
+                Ok(Some(found))
+            } else {
+                Err(ServiceError::ExternalIdConflict)
+            };
+        }
+        Ok(None)
+    }
+
+    /// Calls the provider for a refund whose intent is stored, and applies what is known afterwards.
+    async fn send(&self, refund: Refund) -> Result<Refund, ServiceError> {
+        let (integrator_id, id) = (refund.integrator_id, refund.id);
+        match self.ports.provider.refund(refund.order()).await {
+            Ok(report) => self.learn(integrator_id, id, &report).await,
+            Err(ProviderError::Rejected { code, message, .. }) => {
+                let failure = Failure { code, message };
+                self.advance(integrator_id, id, |refund, charge, now| {
+                    refund.fail(charge, failure.clone(), now)
+                })
+                .await
+            }
+            Err(ProviderError::Unavailable(_)) => {
+                self.advance(integrator_id, id, |refund, _, now| refund.queue(now)).await
+            }
+            Err(ProviderError::Indeterminate(_)) => {
+                self.advance(integrator_id, id, |refund, _, now| refund.lose_sight(now)).await
+            }
+        }
+    }
+
+    async fn learn(
+        &self,
+        integrator_id: IntegratorId,
+        id: RefundId,
+        report: &OutgoingReport,
+    ) -> Result<Refund, ServiceError> {
+        self.advance(integrator_id, id, |refund, charge, now| match &report.progress {
+            Progress::Accepted => refund.accepted(report.clone(), now),
+            Progress::Completed | Progress::Returned(_) => refund.complete(charge, report.clone(), now),
+            Progress::Failed { code, message } => {
+                refund.fail(charge, Failure { code: code.clone(), message: message.clone() }, now)
+            }
+        })
+        .await
+    }
+
+    /// One refund of the integrator.
+    pub async fn get(&self, integrator_id: IntegratorId, id: RefundId) -> Result<Refund, ServiceError> {
+        self.ports.stores.refunds.find(integrator_id, id).await?.ok_or(ServiceError::NotFound)
+    }
+
+    /// The refunds of a charge, oldest first.
+    pub async fn list_of_charge(
+        &self,
+        integrator_id: IntegratorId,
+        charge_id: ChargeId,
+    ) -> Result<Vec<Refund>, ServiceError> {
+        Ok(self.ports.stores.refunds.list_of_charge(integrator_id, charge_id).await?)
+    }
+
+    /// Asks the provider about a refund and applies what it says; see
+    /// [`WithdrawalService::refresh`](crate::withdrawals::service::WithdrawalService::refresh).
+    pub async fn refresh(
+        &self,
+        integrator_id: IntegratorId,
+        id: RefundId,
+        attempts: u32,
+    ) -> Result<(Refund, Result<Option<OutgoingReport>, ProviderError>), ServiceError> {
+        let refund = self.get(integrator_id, id).await?;
+        let asked_at = self.ports.clock.now();
+        let answer = self.ports.provider.consult_refund(refund.inquiry()).await;
+        let refund = match &answer {
+            Ok(Some(report)) => self.learn(integrator_id, id, report).await?,
+            Ok(None) => self.not_known(refund, asked_at, attempts).await?,
+            Err(_) => refund,
+        };
+        let overdue = self.ports.clock.now().since(refund.submitted_at) >= schedule::NEEDS_REVIEW_AFTER;
+        let open = refund.state.is_uncertain() || refund.state == OutgoingState::Accepted;
+        if overdue && open {
+            let refund = self.advance(integrator_id, id, |refund, _, now| refund.ask_for_review(now)).await?;
+            return Ok((refund, answer));
+        }
+        Ok((refund, answer))
+    }
+
+    async fn not_known(
+        &self,
+        refund: Refund,
+        asked_at: Timestamp,
+        attempts: u32,
+    ) -> Result<Refund, ServiceError> {
+        let sent_for = asked_at.since(refund.submitted_at);
+        let horizon = self.ports.provider.not_found_is_proof_after();
+        let proof = horizon.is_some_and(|horizon| sent_for >= horizon)
+            && attempts >= schedule::MIN_NOT_FOUND_ANSWERS
+            && refund.provider_id.is_none();
+        let (integrator_id, id) = (refund.integrator_id, refund.id);
+        match refund.state {
+            OutgoingState::Submitting | OutgoingState::Uncertain | OutgoingState::NeedsReview if proof => {
+                let failure = Failure {
+                    code: "not_executed".into(),
+                    message: "the settlement provider never received this refund".into(),
+                };
+                self.advance(integrator_id, id, |refund, charge, now| match refund.state {
+                    OutgoingState::Queued | OutgoingState::Accepted => Step::Already,
+                    _ => refund.fail(charge, failure.clone(), now),
+                })
+                .await
+            }
+            OutgoingState::Submitting if sent_for >= self.ports.submit_grace => {
+                self.advance(integrator_id, id, |refund, _, now| refund.lose_sight(now)).await
+            }
+            _ => Ok(refund),
+        }
+    }
+
+    /// Goes on with a refund that is not final; see
+    /// [`WithdrawalService::follow_up`](crate::withdrawals::service::WithdrawalService::follow_up).
+    pub async fn follow_up(
+        &self,
+        integrator_id: IntegratorId,
+        id: RefundId,
+        attempts: u32,
+    ) -> Result<Refund, ServiceError> {
+        let refund = self.get(integrator_id, id).await?;
+        if refund.state != OutgoingState::Queued {
+            return self.refresh(integrator_id, id, attempts).await.map(|(refund, _)| refund);
+        }
+        let now = self.ports.clock.now();
+        if now.since(refund.created_at) >= schedule::QUEUE_MAX_AGE {
+            let failure = Failure {
+                code: "provider_unavailable".into(),
+                message: "the settlement provider could not be reached; nothing was sent".into(),
+            };
+            return self
+                .advance(integrator_id, id, |refund, charge, now| match refund.state {
+                    OutgoingState::Queued => refund.fail(charge, failure.clone(), now),
+                    _ => Step::Already,
+                })
+                .await;
+        }
+        let Step::Next(transition) = refund.clone().submit(now, self.ports.submit_grace) else {
+            return Ok(refund);
+        };
+        let submitted = transition.refund().cloned();
+        match (self.ports.stores.transitions.apply(transition).await, submitted) {
+            (Ok(()), Some(submitted)) => self.send(submitted).await,
+            (Err(ApplyError::Store(error)), _) => Err(error.into()),
+            _ => Ok(refund),
+        }
+    }
+
+    async fn advance(
+        &self,
+        integrator_id: IntegratorId,
+        id: RefundId,
+        decide: impl Fn(Refund, Charge, Timestamp) -> Step + Send + Sync,
+    ) -> Result<Refund, ServiceError> {
+        for _ in 0..MAX_STALE_RETRIES {
+            let refund = self.get(integrator_id, id).await?;
+            let charge = self.charge(integrator_id, refund.charge_id).await?;
+            match decide(refund.clone(), charge, self.ports.clock.now()) {
+                Step::Next(transition) => {
+                    let after = transition.refund().cloned();
+                    if let Applied::Done = self.ports.apply_change(transition).await? {
+                        return Ok(after.unwrap_or(refund));
+                    }
+                }
+                Step::Already | Step::Refused(_) => return Ok(refund),
+            }
+        }
+        Err(ServiceError::Contention)
+    }
+}

@@ -1,0 +1,206 @@
+//! Finding a record by whatever identifies it, and asking the provider about it, whatever it is.
+
+use uuid::Uuid;
+
+use crate::charges::Charge;
+use crate::charges::service::ChargeService;
+use crate::error::ServiceError;
+use crate::follow_up::FollowUp;
+use crate::ids::{ChargeId, IntegratorId, RefundId, ResourceKind, ResourceRef, WithdrawalId};
+use crate::ports::Ports;
+use crate::provider::{ProviderBody, ProviderError};
+use crate::refunds::Refund;
+use crate::refunds::service::RefundService;
+use crate::schedule;
+use crate::text::ExternalId;
+use crate::withdrawals::service::WithdrawalService;
+use crate::withdrawals::{OutgoingState, Withdrawal};
+
+/// A record of any kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Transaction {
+    /// A charge.
+    Charge(Box<Charge>),
+    /// A withdrawal.
+    Withdrawal(Box<Withdrawal>),
+    /// A refund.
+    Refund(Box<Refund>),
+}
+
+impl Transaction {
+    /// What this is.
+    pub const fn resource(&self) -> ResourceRef {
+        match self {
+            Self::Charge(charge) => charge.resource(),
+            Self::Withdrawal(withdrawal) => withdrawal.resource(),
+            Self::Refund(refund) => refund.resource(),
+        }
+    }
+}
+
+/// What the provider said just now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProviderAnswer {
+    /// It knows the operation.
+    Known(ProviderBody),
+    /// It doesn't.
+    NotKnown,
+    /// It couldn't be asked.
+    NotAsked(ProviderError),
+}
+
+/// The use cases that are the same for every kind of record.
+#[derive(Clone)]
+pub struct TransactionService {
+    ports: Ports,
+    charges: ChargeService,
+    withdrawals: WithdrawalService,
+    refunds: RefundService,
+}
+
+impl TransactionService {
+    /// A service over `ports`.
+    pub fn new(ports: Ports) -> Self {
+        Self {
+            charges: ChargeService::new(ports.clone()),
+            withdrawals: WithdrawalService::new(ports.clone()),
+            refunds: RefundService::new(ports.clone()),
+            ports,
+        }
+    }
+
+    /// The integrator's record with this public id.
+    pub async fn find_by_uuid(
+        &self,
+        integrator_id: IntegratorId,
+        id: Uuid,
+    ) -> Result<Transaction, ServiceError> {
+        let stores = &self.ports.stores;
+        if let Some(charge) = stores.charges.find(integrator_id, ChargeId(id)).await? {
+            return Ok(Transaction::Charge(Box::new(charge)));
+        }
+        if let Some(withdrawal) = stores.withdrawals.find(integrator_id, WithdrawalId(id)).await? {
+            return Ok(Transaction::Withdrawal(Box::new(withdrawal)));
+        }
+        let refund = stores.refunds.find(integrator_id, RefundId(id)).await?;
+        refund.map(|refund| Transaction::Refund(Box::new(refund))).ok_or(ServiceError::NotFound)
+    }
+
+    /// The integrator's charge and withdrawal (else refund) with this name. [`ServiceError::Ambiguous`] when it names
+    /// both a charge and a withdrawal.
+    pub async fn find_by_external_id(
+        &self,
+        integrator_id: IntegratorId,
+        name: &ExternalId,
+    ) -> Result<Transaction, ServiceError> {
+        let stores = &self.ports.stores;
+        let charge = stores.charges.find_by_external_id(integrator_id, name).await?;
+        let withdrawal = stores.withdrawals.find_by_external_id(integrator_id, name).await?;
+        match (charge, withdrawal) {
+            (Some(charge), Some(withdrawal)) => {
+                Err(ServiceError::Ambiguous(vec![charge.resource(), withdrawal.resource()]))
+            }
+            (Some(charge), None) => Ok(Transaction::Charge(Box::new(charge))),
+            (None, Some(withdrawal)) => Ok(Transaction::Withdrawal(Box::new(withdrawal))),
+            (None, None) => {
+                let refund = stores.refunds.find_by_external_id(integrator_id, name).await?;
+                refund.map(|refund| Transaction::Refund(Box::new(refund))).ok_or(ServiceError::NotFound)
+            }
+        }
+    }
+
+    /// The integrator's record that a v2 `pix_id` names: our id with or without hyphens, the provider's, or the
+    /// end-to-end id.
+    pub async fn find_by_pix_id(
+        &self,
+        integrator_id: IntegratorId,
+        pix_id: &str,
+    ) -> Result<Transaction, ServiceError> {
+        if let Ok(id) = Uuid::try_parse(pix_id) {
+            match self.find_by_uuid(integrator_id, id).await {
+                Err(ServiceError::NotFound) => {}
+                found => return found,
+            }
+        }
+        let stores = &self.ports.stores;
+        if let Some(charge) = stores.charges.find_by_pix_id(integrator_id, pix_id).await? {
+            return Ok(Transaction::Charge(Box::new(charge)));
+        }
+        if let Some(withdrawal) = stores.withdrawals.find_by_pix_id(integrator_id, pix_id).await? {
+            return Ok(Transaction::Withdrawal(Box::new(withdrawal)));
+        }
+        let refund = stores.refunds.find_by_pix_id(integrator_id, pix_id).await?;
+        refund.map(|refund| Transaction::Refund(Box::new(refund))).ok_or(ServiceError::NotFound)
+    }
+
+    /// Asks the provider about a record and applies what it says.
+    pub async fn consult(
+        &self,
+        resource: ResourceRef,
+    ) -> Result<(Transaction, ProviderAnswer), ServiceError> {
+        let integrator_id = resource.integrator_id;
+        match resource.kind {
+            ResourceKind::Charge => {
+                let (charge, answer) = self.charges.refresh(integrator_id, ChargeId(resource.id)).await?;
+                let body = answer.map(|report| report.map(|report| report.body));
+                Ok((Transaction::Charge(Box::new(charge)), said(body)))
+            }
+            ResourceKind::Withdrawal => {
+                let (withdrawal, answer) =
+                    self.withdrawals.refresh(integrator_id, WithdrawalId(resource.id), 0).await?;
+                let body = answer.map(|report| report.map(|report| report.body));
+                Ok((Transaction::Withdrawal(Box::new(withdrawal)), said(body)))
+            }
+            ResourceKind::Refund => {
+                let (refund, answer) = self.refunds.refresh(integrator_id, RefundId(resource.id), 0).await?;
+                let body = answer.map(|report| report.map(|report| report.body));
+                Ok((Transaction::Refund(Box::new(refund)), said(body)))
+            }
+        }
+    }
+
+    /// The record that a provider's callback names by our reference; `None` when there is none.
+    pub async fn locate(&self, reference: Uuid) -> Result<Option<ResourceRef>, ServiceError> {
+        Ok(self.ports.stores.lookups.locate(reference).await?)
+    }
+
+    /// Goes on with a record whose time to be asked about has come, and says when to come back.
+    pub async fn follow_up(&self, due: FollowUp) -> Result<(), ServiceError> {
+        let FollowUp { resource, attempts } = due;
+        let integrator_id = resource.integrator_id;
+        let now = self.ports.clock.now();
+        let next = match resource.kind {
+            ResourceKind::Charge => {
+                let (charge, _) = self.charges.refresh(integrator_id, ChargeId(resource.id)).await?;
+                match charge.state {
+                    crate::charges::ChargeState::Pending => schedule::pending_charge(&charge, attempts, now),
+                    _ => now.plus(schedule::outgoing(attempts)),
+                }
+            }
+            ResourceKind::Withdrawal => {
+                let id = WithdrawalId(resource.id);
+                let withdrawal = self.withdrawals.follow_up(integrator_id, id, attempts).await?;
+                now.plus(self.wait(&withdrawal.state, attempts))
+            }
+            ResourceKind::Refund => {
+                let refund = self.refunds.follow_up(integrator_id, RefundId(resource.id), attempts).await?;
+                now.plus(self.wait(&refund.state, attempts))
+            }
+        };
+        Ok(self.ports.stores.follow_ups.postpone(resource, next).await?)
+    }
+
+    fn wait(&self, state: &OutgoingState, attempts: u32) -> std::time::Duration {
+        let wait = schedule::outgoing(attempts);
+        // A record that is just being sent again is left alone for as long as sending may take.
+        if *state == OutgoingState::Submitting { wait.max(self.ports.submit_grace) } else { wait }
+    }
+}
+
+fn said(answer: Result<Option<ProviderBody>, ProviderError>) -> ProviderAnswer {
+    match answer {
+        Ok(Some(body)) => ProviderAnswer::Known(body),
+        Ok(None) => ProviderAnswer::NotKnown,
+        Err(error) => ProviderAnswer::NotAsked(error),
+    }
+}

@@ -1,0 +1,267 @@
+//! What can happen to a withdrawal, and where its money is.
+//!
+//! | Verb | queued | submitting | accepted | uncertain | needs review | completed | failed | canceled | returned |
+//! |---|---|---|---|---|---|---|---|---|---|
+//! | submit | submitting | refused | refused | refused | refused | refused | refused | refused | refused |
+//! | queue | already | queued | refused | refused | refused | refused | refused | refused | refused |
+//! | accept | finding | accepted | already | accepted | accepted | already | finding | finding | already |
+//! | lose sight | refused | uncertain | already | already | already | already | already | already | already |
+//! | ask for review | refused | needs review | needs review | needs review | already | already | already | already | already |
+//! | complete | finding | completed | completed | completed | completed | already | finding | finding | already |
+//! | fail | failed | failed | failed | failed | failed | finding | already | already | finding |
+//! | cancel | canceled | refused | refused | refused | refused | refused | refused | already | refused |
+//! | give back | refused | refused | refused | refused | refused | returned | refused | refused | already |
+//!
+//! *Finding*: a report contradicts what we know; an operator is told and nothing else changes. Money:
+//!
+//! | Reaching | Postings |
+//! |---|---|
+//! | submitting, from nothing | amount + fee: available → held |
+//! | completed | amount: held → clearing; fee: held → fees |
+//! | failed, canceled | amount + fee: held → available |
+//! | returned (in part: completed) | what came back: clearing → available |
+
+use super::{NewWithdrawal, OutgoingState, Withdrawal};
+use crate::charges::Failure;
+use crate::ids::Version;
+use crate::money::Cents;
+use crate::provider::OutgoingReport;
+use crate::schedule;
+use crate::time::Timestamp;
+use crate::transition::{EventKind, Guard, Record, Step, Transition};
+use crate::wallet::{Posting, Reason};
+
+/// A withdrawal that is about to be sent: absent → submitting, amount and fee held. `None` when their sum is more than
+/// any wallet can hold.
+pub fn accept(new: NewWithdrawal, now: Timestamp, grace: std::time::Duration) -> Option<Transition> {
+    let total = new.amount.cents().checked_add(new.fee)?;
+    let withdrawal = Withdrawal {
+        id: new.id,
+        integrator_id: new.integrator_id,
+        version: Version::FIRST,
+        external_id: new.external_id,
+        external_id_given: new.external_id_given,
+        amount: new.amount,
+        fee: new.fee,
+        fee_version: new.fee_version,
+        payee: new.payee,
+        description: new.description,
+        postback_url: new.postback_url,
+        state: OutgoingState::Submitting,
+        provider_id: None,
+        provider_body: None,
+        end_to_end_id: None,
+        returned: Cents::ZERO,
+        submitted_at: now,
+        completed_at: None,
+        created_at: now,
+        updated_at: now,
+    };
+    let resource = withdrawal.resource();
+    Some(
+        Transition::new(withdrawal.integrator_id, now)
+            .write(
+                Guard::Absent,
+                Record::Withdrawal(Box::new(withdrawal)),
+                EventKind::WithdrawalCreated,
+                Some(now.plus(grace)),
+            )
+            .post(Posting::of(Reason::WithdrawalHold, total, resource)),
+    )
+}
+
+impl Withdrawal {
+    fn changed(
+        mut self,
+        now: Timestamp,
+        state: OutgoingState,
+        event: EventKind,
+        change: impl FnOnce(&mut Self),
+    ) -> Transition {
+        let guard = Guard::At(self.version);
+        self.version = self.version.next();
+        self.updated_at = now;
+        if state.is_final() {
+            self.completed_at = self.completed_at.or(Some(now));
+        }
+        self.state = state;
+        change(&mut self);
+        let follow_up = (!self.state.is_final()).then(|| now.plus(schedule::outgoing(0)));
+        Transition::new(self.integrator_id, now).write(
+            guard,
+            Record::Withdrawal(Box::new(self)),
+            event,
+            follow_up,
+        )
+    }
+
+    fn contradiction(&self, code: &'static str, now: Timestamp) -> Step {
+        let detail = format!("the provider's report contradicts the state {}", self.state.name());
+        Step::Next(Transition::new(self.integrator_id, now).find(self.resource(), code, detail))
+    }
+
+    /// It is about to be sent again, after it was definitely not sent. `grace` is how long sending may take.
+    pub fn submit(self, now: Timestamp, grace: std::time::Duration) -> Step {
+        match self.state {
+            OutgoingState::Queued => {
+                let mut next = self.changed(
+                    now,
+                    OutgoingState::Submitting,
+                    EventKind::WithdrawalSubmitting,
+                    |withdrawal| {
+                        withdrawal.submitted_at = now;
+                    },
+                );
+                for write in &mut next.writes {
+                    write.follow_up = Some(now.plus(grace));
+                }
+                Step::Next(next)
+            }
+            _ => Step::Refused("only what was definitely not sent may be sent"),
+        }
+    }
+
+    /// It was definitely not sent.
+    pub fn queue(self, now: Timestamp) -> Step {
+        match self.state {
+            OutgoingState::Submitting => {
+                Step::Next(self.changed(now, OutgoingState::Queued, EventKind::WithdrawalQueued, |_| ()))
+            }
+            OutgoingState::Queued => Step::Already,
+            _ => Step::Refused("it may have been sent"),
+        }
+    }
+
+    /// The provider took it.
+    pub fn accepted(self, report: OutgoingReport, now: Timestamp) -> Step {
+        match self.state {
+            OutgoingState::Submitting | OutgoingState::Uncertain | OutgoingState::NeedsReview => Step::Next(
+                self.changed(now, OutgoingState::Accepted, EventKind::WithdrawalAccepted, |withdrawal| {
+                    withdrawal.learn(report);
+                }),
+            ),
+            OutgoingState::Accepted | OutgoingState::Completed | OutgoingState::Returned => Step::Already,
+            OutgoingState::Queued | OutgoingState::Failed(_) | OutgoingState::Canceled => {
+                self.contradiction("accepted_though_not_sent", now)
+            }
+        }
+    }
+
+    fn learn(&mut self, report: OutgoingReport) {
+        self.provider_id = Some(report.provider_id);
+        self.provider_body = Some(report.body);
+        self.end_to_end_id = report.end_to_end_id.or(self.end_to_end_id.take());
+    }
+
+    /// Nobody knows whether it was sent. Never releases anything.
+    pub fn lose_sight(self, now: Timestamp) -> Step {
+        match self.state {
+            OutgoingState::Submitting => Step::Next(self.changed(
+                now,
+                OutgoingState::Uncertain,
+                EventKind::WithdrawalUncertain,
+                |_| (),
+            )),
+            OutgoingState::Queued => Step::Refused("it was definitely not sent"),
+            _ => Step::Already,
+        }
+    }
+
+    /// It has been unknown or unsettled for too long.
+    pub fn ask_for_review(self, now: Timestamp) -> Step {
+        match self.state {
+            OutgoingState::Submitting | OutgoingState::Accepted | OutgoingState::Uncertain => Step::Next(
+                self.changed(now, OutgoingState::NeedsReview, EventKind::WithdrawalNeedsReview, |_| ()),
+            ),
+            OutgoingState::Queued => Step::Refused("it was definitely not sent"),
+            _ => Step::Already,
+        }
+    }
+
+    /// The money arrived.
+    pub fn complete(self, report: OutgoingReport, now: Timestamp) -> Step {
+        match self.state {
+            OutgoingState::Submitting
+            | OutgoingState::Accepted
+            | OutgoingState::Uncertain
+            | OutgoingState::NeedsReview => {
+                let (resource, amount, fee) = (self.resource(), self.amount.cents(), self.fee);
+                let next = self.changed(
+                    now,
+                    OutgoingState::Completed,
+                    EventKind::WithdrawalCompleted,
+                    |withdrawal| {
+                        withdrawal.learn(report);
+                    },
+                );
+                Step::Next(
+                    next.post(Posting::of(Reason::WithdrawalSettle, amount, resource)).post(Posting::of(
+                        Reason::WithdrawalFee,
+                        fee,
+                        resource,
+                    )),
+                )
+            }
+            OutgoingState::Completed | OutgoingState::Returned => Step::Already,
+            OutgoingState::Queued | OutgoingState::Failed(_) | OutgoingState::Canceled => {
+                self.contradiction("completed_though_not_sent", now)
+            }
+        }
+    }
+
+    /// It did not and will not happen: the provider said so, or it was never sent.
+    pub fn fail(self, failure: Failure, now: Timestamp) -> Step {
+        match self.state {
+            OutgoingState::Queued
+            | OutgoingState::Submitting
+            | OutgoingState::Accepted
+            | OutgoingState::Uncertain
+            | OutgoingState::NeedsReview => {
+                Step::Next(self.released(OutgoingState::Failed(failure), EventKind::WithdrawalFailed, now))
+            }
+            OutgoingState::Failed(_) | OutgoingState::Canceled => Step::Already,
+            OutgoingState::Completed | OutgoingState::Returned => {
+                self.contradiction("failed_though_completed", now)
+            }
+        }
+    }
+
+    /// The integrator takes it back before it was sent.
+    pub fn cancel(self, now: Timestamp) -> Step {
+        match self.state {
+            OutgoingState::Queued => {
+                Step::Next(self.released(OutgoingState::Canceled, EventKind::WithdrawalCanceled, now))
+            }
+            OutgoingState::Canceled => Step::Already,
+            _ => Step::Refused("only a withdrawal that was not sent can be canceled"),
+        }
+    }
+
+    fn released(self, state: OutgoingState, event: EventKind, now: Timestamp) -> Transition {
+        let (resource, total) = (self.resource(), self.total());
+        self.changed(now, state, event, |_| ()).post(Posting::of(Reason::WithdrawalRelease, total, resource))
+    }
+
+    /// After it had arrived, `total_returned` in all has come back.
+    pub fn give_back(self, total_returned: Cents, now: Timestamp) -> Step {
+        match self.state {
+            OutgoingState::Completed => {
+                if total_returned > self.amount.cents() {
+                    return self.contradiction("returned_more_than_sent", now);
+                }
+                let Some(more) = total_returned.checked_sub(self.returned).filter(|more| !more.is_zero())
+                else {
+                    return Step::Already;
+                };
+                let (resource, whole) = (self.resource(), total_returned == self.amount.cents());
+                let state = if whole { OutgoingState::Returned } else { OutgoingState::Completed };
+                let next = self.changed(now, state, EventKind::WithdrawalReturned, |withdrawal| {
+                    withdrawal.returned = total_returned;
+                });
+                Step::Next(next.post(Posting::of(Reason::WithdrawalReturn, more, resource)))
+            }
+            OutgoingState::Returned => Step::Already,
+            _ => Step::Refused("only a completed withdrawal can come back"),
+        }
+    }
+}
