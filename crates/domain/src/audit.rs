@@ -4,7 +4,7 @@
 //! before; the wallet's row equals the sum of its postings; the four accounts sum to zero; each record's postings are
 //! exactly those its state calls for; a charge's totals equal its receipts and its refunds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 
@@ -116,6 +116,7 @@ impl Audit {
         let mut sum = Balances::default();
         for entry in &book.entries {
             let number = wallet.entries + 1;
+            self.owned(entry.posting.resource, entry.integrator_id);
             if entry.number != number {
                 self.say(
                     Some(entry.posting.resource),
@@ -127,6 +128,10 @@ impl Audit {
             }
             if (entry.posting.debit, entry.posting.credit) != entry.posting.reason.accounts() {
                 let what = format!("entry {number} uses other accounts than its reason calls for");
+                self.say(Some(entry.posting.resource), what);
+            }
+            if entry.posting.reason.kind() != entry.posting.resource.kind {
+                let what = format!("entry {number} is for another kind of record than its reason is");
                 self.say(Some(entry.posting.resource), what);
             }
             let Some(after) = wallet.after(&entry.posting) else {
@@ -159,12 +164,19 @@ impl Audit {
         }
     }
 
+    fn owned(&mut self, resource: ResourceRef, owner: IntegratorId) {
+        if owner != self.integrator_id || resource.integrator_id != self.integrator_id {
+            self.say(Some(resource), "it is another integrator's".into());
+        }
+    }
+
     fn records(&mut self, book: &Book) {
         let charges = book.charges.iter().map(|charge| (charge.resource(), charge_balances(charge)));
         let withdrawals =
             book.withdrawals.iter().map(|record| (record.resource(), withdrawal_balances(record)));
         let refunds = book.refunds.iter().map(|record| (record.resource(), refund_balances(record)));
         for (resource, expected) in charges.chain(withdrawals).chain(refunds).collect::<Vec<_>>() {
+            self.owned(resource, resource.integrator_id);
             let found = self.by_record.remove(&resource).unwrap_or_default();
             if found != expected {
                 let what = format!("its state calls for {expected:?}, its postings say {found:?} (centavos)");
@@ -178,7 +190,14 @@ impl Audit {
 
     fn totals(&mut self, book: &Book) {
         let mut paid: BTreeMap<_, i64> = BTreeMap::new();
+        let mut keys = BTreeSet::new();
         for receipt in &book.receipts {
+            if !keys.insert(&receipt.payment.key) {
+                self.say(
+                    None,
+                    format!("a PIX was credited twice, at last to the charge {}", receipt.charge_id),
+                );
+            }
             *paid.entry(receipt.charge_id).or_default() += receipt.payment.amount.cents().get();
         }
         let (mut reserved, mut refunded): (BTreeMap<_, i64>, BTreeMap<_, i64>) = Default::default();
@@ -210,8 +229,11 @@ impl Audit {
                 self.say(Some(charge.resource()), "refunds sum above what was paid".into());
             }
         }
-        for (charge_id, _) in paid {
+        for charge_id in paid.into_keys() {
             self.say(None, format!("a receipt names the unknown charge {charge_id}"));
+        }
+        for charge_id in reserved.into_keys().chain(refunded.into_keys()) {
+            self.say(None, format!("a refund names the unknown charge {charge_id}"));
         }
     }
 
@@ -219,11 +241,15 @@ impl Audit {
         let charges = book.charges.iter().map(|charge| (charge.resource(), charge.version));
         let withdrawals = book.withdrawals.iter().map(|record| (record.resource(), record.version));
         let refunds = book.refunds.iter().map(|record| (record.resource(), record.version));
+        let mut counted = book.events.clone();
         for (resource, version) in charges.chain(withdrawals).chain(refunds).collect::<Vec<_>>() {
-            let events = book.events.get(&resource).copied().unwrap_or(0);
+            let events = counted.remove(&resource).unwrap_or(0);
             if events != version.0 {
                 self.say(Some(resource), format!("it is at version {} and has {events} events", version.0));
             }
+        }
+        for resource in counted.into_keys() {
+            self.say(Some(resource), "events without a record".into());
         }
     }
 }

@@ -14,7 +14,7 @@
 
 pub mod store;
 
-use crate::ids::{IntegratorId, ResourceRef};
+use crate::ids::{IntegratorId, ResourceKind, ResourceRef};
 use crate::money::Cents;
 use crate::time::Timestamp;
 
@@ -93,6 +93,21 @@ impl Reason {
         Self::RefundFee,
         Self::RefundRelease,
     ];
+
+    /// Records of which kind move money for this reason.
+    pub const fn kind(self) -> ResourceKind {
+        match self {
+            Self::ChargePaid | Self::ChargeFee => ResourceKind::Charge,
+            Self::WithdrawalHold
+            | Self::WithdrawalSettle
+            | Self::WithdrawalFee
+            | Self::WithdrawalRelease
+            | Self::WithdrawalReturn => ResourceKind::Withdrawal,
+            Self::RefundHold | Self::RefundSettle | Self::RefundFee | Self::RefundRelease => {
+                ResourceKind::Refund
+            }
+        }
+    }
 
     /// Where the money is taken from and where it goes.
     pub const fn accounts(self) -> (Account, Account) {
@@ -209,7 +224,6 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::ids::ResourceKind;
 
     fn posting(reason: Reason, cents: i64) -> Posting {
         let resource = ResourceRef {

@@ -180,6 +180,31 @@ impl ChargeService {
         }
     }
 
+    /// As `resume`, when nobody waits for it: a provider that doesn't answer now is asked again later.
+    async fn resume_later(&self, charge: Charge) -> Result<Charge, ServiceError> {
+        match self.resume(charge.clone()).await {
+            Err(ServiceError::ProviderUnavailable | ServiceError::ProviderTimeout) => Ok(charge),
+            resumed => resumed,
+        }
+    }
+
+    /// The provider doesn't know a charge that it has not confirmed. It is made again until its time is over; past
+    /// that, it would be a QR code that outlives its charge, and nobody has seen one yet.
+    async fn resume_or_end(
+        &self,
+        charge: Charge,
+        asked_at: crate::time::Timestamp,
+    ) -> Result<Charge, ServiceError> {
+        if asked_at < charge.expires_at {
+            return self.resume_later(charge).await;
+        }
+        let failure = Failure {
+            code: "not_created".into(),
+            message: "the settlement provider did not make this charge in time".into(),
+        };
+        self.advance(charge.integrator_id, charge.id, |charge, now| charge.refuse(failure.clone(), now)).await
+    }
+
     /// One charge of the integrator.
     pub async fn get(&self, integrator_id: IntegratorId, id: ChargeId) -> Result<Charge, ServiceError> {
         self.ports.stores.charges.find(integrator_id, id).await?.ok_or(ServiceError::NotFound)
@@ -209,7 +234,7 @@ impl ChargeService {
         let answer = self.ports.provider.consult_charge(charge.inquiry()).await;
         let charge = match &answer {
             Ok(Some(report)) => self.learn(charge, report, asked_at).await?,
-            Ok(None) if charge.state == ChargeState::Creating => self.resume(charge).await?,
+            Ok(None) if charge.state == ChargeState::Creating => self.resume_or_end(charge, asked_at).await?,
             Ok(None) => self.expire_if_over(charge, asked_at).await?,
             Err(_) => charge,
         };
@@ -224,7 +249,10 @@ impl ChargeService {
     ) -> Result<Charge, ServiceError> {
         if charge.state == ChargeState::Creating {
             // The provider has it: making it again, under the same reference, answers with its QR code.
-            charge = self.resume(charge).await?;
+            charge = self.resume_later(charge).await?;
+            if charge.state == ChargeState::Creating {
+                return Ok(charge);
+            }
         }
         for payment in &report.payments {
             charge = self.credit(charge, payment).await?;
@@ -250,7 +278,8 @@ impl ChargeService {
         let (integrator_id, id) = (charge.integrator_id, charge.id);
         let receipts = self.ports.stores.charges.receipts(integrator_id, id).await?;
         if receipts.iter().any(|receipt| receipt.payment.key == payment.key) {
-            return Ok(charge);
+            // Perhaps since `charge` was read.
+            return self.get(integrator_id, id).await;
         }
         let schedule = self.ports.stores.fees.version(integrator_id, charge.fee_version).await?;
         let schedule =

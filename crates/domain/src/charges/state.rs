@@ -130,15 +130,14 @@ impl Charge {
     ///
     /// Whether this very PIX was credited before is the store's to say: its receipt is unique.
     pub fn pay(self, payment: Payment, rule: &FeeRule, now: Timestamp) -> Step {
-        // A provider that names no end-to-end id has one payment a charge; and a charge credited under one kind of
-        // identity never takes a second credit under the other.
-        let known = self.credited.as_ref().map(|credited| &credited.first);
-        match (known, &payment.key) {
-            (Some(first), key) if first == key => return Step::Already,
-            (Some(ReceiptKey::Transaction(_)), _) | (Some(_), ReceiptKey::Transaction(_)) => {
-                return Step::Already;
-            }
-            _ => {}
+        // A provider that names no identity of a payment has one payment a charge, known by the charge's own id there;
+        // a charge credited under that never takes a second credit under another, nor the other way round.
+        let of_charge = self.ticket.as_ref().map(|ticket| &ticket.provider_id);
+        let sole = |key: &ReceiptKey| matches!(key, ReceiptKey::Transaction(id) if Some(id) == of_charge);
+        if let Some(first) = self.credited.as_ref().map(|credited| &credited.first)
+            && (*first == payment.key || sole(first) || sole(&payment.key))
+        {
+            return Step::Already;
         }
         let fee = rule.fee_within(payment.amount);
         let late = !matches!(self.state, ChargeState::Creating | ChargeState::Pending | ChargeState::Paid);

@@ -74,21 +74,30 @@ impl RefundService {
         if command.integrator_status == IntegratorStatus::Suspended {
             return Err(ServiceError::IntegratorSuspended);
         }
+        match self.make(&command).await {
+            // Another request with the same handle may just have taken the money.
+            Err(refusal @ (ServiceError::InsufficientBalance | ServiceError::RefundExceedsPaid)) => {
+                let winner = self.replay(&command).await?;
+                winner.map(Outcome::Replayed).ok_or(refusal)
+            }
+            made => made,
+        }
+    }
+
+    async fn make(&self, command: &CreateRefund) -> Result<Outcome<Refund>, ServiceError> {
         let id = RefundId(self.ports.ids.next());
         for _ in 0..MAX_STALE_RETRIES {
             let charge = self.charge(command.integrator_id, command.charge_id).await?;
             // Read after the charge: a refund stored in between has changed the charge's version.
-            self.refuse_twin(&command, &charge).await?;
-            let new = self.priced(&command, &charge, id.0).await?;
+            self.refuse_twin(command, &charge).await?;
+            let new = self.priced(command, &charge, id.0).await?;
             let intent = state::accept(new, charge, self.ports.clock.now(), self.ports.submit_grace)?;
+            let accepted = intent.refund().cloned().ok_or(ServiceError::NotFound)?;
             match self.ports.stores.transitions.apply(intent.answering(command.idempotency_key.clone())).await
             {
-                Ok(()) => {
-                    let refund = self.get(command.integrator_id, id).await?;
-                    return self.send(refund).await.map(Outcome::Created);
-                }
+                Ok(()) => return Ok(Outcome::Created(self.send_accepted(accepted).await)),
                 Err(ApplyError::Duplicate(UniqueKey::ExternalId | UniqueKey::IdempotencyKey)) => {
-                    let winner = self.replay(&command).await?.ok_or(ServiceError::Contention)?;
+                    let winner = self.replay(command).await?.ok_or(ServiceError::Contention)?;
                     return Ok(Outcome::Replayed(winner));
                 }
                 Err(ApplyError::InsufficientFunds) => return Err(ServiceError::InsufficientBalance),
@@ -96,7 +105,12 @@ impl RefundService {
                 Err(ApplyError::Store(StoreError::Unknown(why))) => {
                     let stored = self.ports.stores.refunds.find(command.integrator_id, id).await?;
                     let stored = stored.ok_or(ServiceError::Store(StoreError::Unavailable(why)))?;
-                    return self.send(stored).await.map(Outcome::Created);
+                    if stored.version != accepted.version {
+                        // A follow-up went on with it while nobody knew: what was decided then may rest on its not
+                        // being sent.
+                        return Ok(Outcome::Created(stored));
+                    }
+                    return Ok(Outcome::Created(self.send_accepted(accepted).await));
                 }
                 Err(ApplyError::Store(error)) => return Err(error.into()),
                 Err(ApplyError::Duplicate(_)) => return Err(ServiceError::Contention),
@@ -178,10 +192,20 @@ impl RefundService {
         Ok(None)
     }
 
+    /// The intent is stored, so from here on this is a refund whose outcome isn't known, never an error: who is told
+    /// that it failed might ask for another.
+    async fn send_accepted(&self, accepted: Refund) -> Refund {
+        self.send(accepted.clone()).await.unwrap_or(accepted)
+    }
+
     /// Calls the provider for a refund whose intent is stored, and applies what is known afterwards.
-    async fn send(&self, refund: Refund) -> Result<Refund, ServiceError> {
-        let (integrator_id, id) = (refund.integrator_id, refund.id);
-        match self.ports.provider.refund(refund.order()).await {
+    async fn send(&self, submitted: Refund) -> Result<Refund, ServiceError> {
+        let (integrator_id, id) = (submitted.integrator_id, submitted.id);
+        if self.ports.clock.now().since(submitted.submitted_at) > self.ports.submit_grace {
+            // Held up for so long that others may be about to take "not known" for proof.
+            return self.not_sent(&submitted).await;
+        }
+        match self.ports.provider.refund(submitted.order()).await {
             Ok(report) => self.learn(integrator_id, id, &report).await,
             Err(ProviderError::Rejected { code, message, .. }) => {
                 let failure = Failure { code, message };
@@ -190,13 +214,21 @@ impl RefundService {
                 })
                 .await
             }
-            Err(ProviderError::Unavailable(_)) => {
-                self.advance(integrator_id, id, |refund, _, now| refund.queue(now)).await
-            }
+            Err(ProviderError::Unavailable(_)) => self.not_sent(&submitted).await,
             Err(ProviderError::Indeterminate(_)) => {
                 self.advance(integrator_id, id, |refund, _, now| refund.lose_sight(now)).await
             }
         }
+    }
+
+    /// What `submitted` stands for was definitely not sent. Only that very submission goes back to the queue: a later
+    /// one, of another worker, may be on its way.
+    async fn not_sent(&self, submitted: &Refund) -> Result<Refund, ServiceError> {
+        let version = submitted.version;
+        self.advance(submitted.integrator_id, submitted.id, |refund, _, now| {
+            if refund.version == version { refund.queue(now) } else { Step::Already }
+        })
+        .await
     }
 
     async fn learn(
@@ -254,6 +286,7 @@ impl RefundService {
         Ok((refund, answer))
     }
 
+    /// As for a withdrawal: proof only past the horizon, and of nothing but what was read before asking.
     async fn not_known(
         &self,
         refund: Refund,
@@ -262,24 +295,31 @@ impl RefundService {
     ) -> Result<Refund, ServiceError> {
         let sent_for = asked_at.since(refund.submitted_at);
         let horizon = self.ports.provider.not_found_is_proof_after();
-        let proof = horizon.is_some_and(|horizon| sent_for >= horizon)
+        let proof = horizon
+            .is_some_and(|horizon| sent_for >= horizon.saturating_add(self.ports.submit_grace))
             && attempts >= schedule::MIN_NOT_FOUND_ANSWERS
             && refund.provider_id.is_none();
-        let (integrator_id, id) = (refund.integrator_id, refund.id);
+        let (integrator_id, id, version) = (refund.integrator_id, refund.id, refund.version);
         match refund.state {
             OutgoingState::Submitting | OutgoingState::Uncertain | OutgoingState::NeedsReview if proof => {
                 let failure = Failure {
                     code: "not_executed".into(),
                     message: "the settlement provider never received this refund".into(),
                 };
-                self.advance(integrator_id, id, |refund, charge, now| match refund.state {
-                    OutgoingState::Queued | OutgoingState::Accepted => Step::Already,
-                    _ => refund.fail(charge, failure.clone(), now),
+                self.advance(integrator_id, id, |refund, charge, now| {
+                    if refund.version == version {
+                        refund.fail(charge, failure.clone(), now)
+                    } else {
+                        Step::Already
+                    }
                 })
                 .await
             }
             OutgoingState::Submitting if sent_for >= self.ports.submit_grace => {
-                self.advance(integrator_id, id, |refund, _, now| refund.lose_sight(now)).await
+                self.advance(integrator_id, id, |refund, _, now| {
+                    if refund.version == version { refund.lose_sight(now) } else { Step::Already }
+                })
+                .await
             }
             _ => Ok(refund),
         }

@@ -4,11 +4,13 @@
 //! |---|---|---|---|---|---|---|---|
 //! | submit | submitting | refused | refused | refused | refused | refused | refused |
 //! | queue | already | queued | refused | refused | refused | refused | refused |
-//! | accept | finding | accepted | already | accepted | accepted | already | finding |
+//! | accept | accepted, finding | accepted | already | accepted | accepted (1) | already | finding |
 //! | lose sight | refused | uncertain | already | already | already | already | already |
 //! | ask for review | refused | needs review | needs review | needs review | already | already | already |
-//! | complete | finding | completed | completed | completed | completed | already | finding |
+//! | complete | completed, finding | completed | completed | completed | completed | already | finding |
 //! | fail | failed | failed | failed | failed | failed | finding | already |
+//!
+//! *Finding* and (1) as for a [withdrawal](crate::withdrawals::state). Money:
 //!
 //! | Reaching | Postings | The charge |
 //! |---|---|---|
@@ -24,7 +26,7 @@ use std::time::Duration;
 use super::{NewRefund, REFUND_WINDOW, Refund};
 use crate::charges::{Charge, Failure};
 use crate::error::ServiceError;
-use crate::ids::Version;
+use crate::ids::{ResourceRef, Version};
 use crate::provider::OutgoingReport;
 use crate::schedule;
 use crate::time::Timestamp;
@@ -111,8 +113,16 @@ impl Refund {
     }
 
     fn contradiction(&self, code: &'static str, now: Timestamp) -> Step {
-        let detail = format!("the provider's report contradicts the state {}", self.state.name());
-        Step::Next(Transition::new(self.integrator_id, now).find(self.resource(), code, detail))
+        Step::Next(Transition::new(self.integrator_id, now).find(self.resource(), code, self.contradicted()))
+    }
+
+    /// The finding's record and sentence, when this was thought not to be with the provider, and it is.
+    fn contradicted_by_having_it(&self) -> Option<(ResourceRef, String)> {
+        (self.state == OutgoingState::Queued).then(|| (self.resource(), self.contradicted()))
+    }
+
+    fn contradicted(&self) -> String {
+        format!("the provider's report contradicts the state {}", self.state.name())
     }
 
     /// It is about to be sent again, after it was definitely not sent. `grace` is how long sending may take.
@@ -143,13 +153,22 @@ impl Refund {
     /// The provider took it.
     pub fn accepted(self, report: OutgoingReport, now: Timestamp) -> Step {
         match self.state {
-            OutgoingState::Submitting | OutgoingState::Uncertain | OutgoingState::NeedsReview => {
-                Step::Next(self.changed(now, OutgoingState::Accepted, EventKind::RefundAccepted, |refund| {
+            OutgoingState::NeedsReview if self.provider_id.is_some() => Step::Already,
+            OutgoingState::Queued
+            | OutgoingState::Submitting
+            | OutgoingState::Uncertain
+            | OutgoingState::NeedsReview => {
+                let contradicted = self.contradicted_by_having_it();
+                let next = self.changed(now, OutgoingState::Accepted, EventKind::RefundAccepted, |refund| {
                     refund.learn(report);
-                }))
+                });
+                Step::Next(match contradicted {
+                    Some((resource, detail)) => next.find(resource, "accepted_though_not_sent", detail),
+                    None => next,
+                })
             }
             OutgoingState::Accepted | OutgoingState::Completed | OutgoingState::Returned => Step::Already,
-            OutgoingState::Queued | OutgoingState::Failed(_) | OutgoingState::Canceled => {
+            OutgoingState::Failed(_) | OutgoingState::Canceled => {
                 self.contradiction("accepted_though_not_sent", now)
             }
         }
@@ -186,10 +205,12 @@ impl Refund {
     /// The money went back. `charge` is the refund's charge as it is now.
     pub fn complete(self, charge: Charge, report: OutgoingReport, now: Timestamp) -> Step {
         match self.state {
-            OutgoingState::Submitting
+            OutgoingState::Queued
+            | OutgoingState::Submitting
             | OutgoingState::Accepted
             | OutgoingState::Uncertain
             | OutgoingState::NeedsReview => {
+                let contradicted = self.contradicted_by_having_it();
                 let of_charge = match charge.settle_refund(self.amount, now) {
                     Step::Next(transition) => transition,
                     other => return other,
@@ -201,11 +222,14 @@ impl Refund {
                     })
                     .post(Posting::of(Reason::RefundSettle, amount, resource))
                     .post(Posting::of(Reason::RefundFee, fee, resource));
+                if let Some((resource, detail)) = contradicted {
+                    next = next.find(resource, "completed_though_not_sent", detail);
+                }
                 next.writes.extend(of_charge.writes);
                 Step::Next(next)
             }
             OutgoingState::Completed | OutgoingState::Returned => Step::Already,
-            OutgoingState::Queued | OutgoingState::Failed(_) | OutgoingState::Canceled => {
+            OutgoingState::Failed(_) | OutgoingState::Canceled => {
                 self.contradiction("completed_though_not_sent", now)
             }
         }

@@ -80,22 +80,33 @@ impl WithdrawalService {
         let Some(intent) = state::accept(new, self.ports.clock.now(), self.ports.submit_grace) else {
             return Err(ServiceError::InsufficientBalance);
         };
+        let accepted = intent.withdrawal().cloned().ok_or(ServiceError::NotFound)?;
         match self.ports.stores.transitions.apply(intent.answering(command.idempotency_key.clone())).await {
             Ok(()) => {}
             Err(ApplyError::Duplicate(UniqueKey::ExternalId | UniqueKey::IdempotencyKey)) => {
                 let winner = self.replay(&command).await?.ok_or(ServiceError::Contention)?;
                 return Ok(Outcome::Replayed(winner));
             }
-            Err(ApplyError::InsufficientFunds) => return Err(ServiceError::InsufficientBalance),
+            Err(ApplyError::InsufficientFunds) => {
+                // Another request with the same handle may just have taken the money.
+                let winner = self.replay(&command).await?;
+                return winner.map(Outcome::Replayed).ok_or(ServiceError::InsufficientBalance);
+            }
             Err(ApplyError::Store(StoreError::Unknown(why))) => {
                 let stored = self.ports.stores.withdrawals.find(integrator_id, id).await?;
-                stored.ok_or(ServiceError::Store(StoreError::Unavailable(why)))?;
+                let stored = stored.ok_or(ServiceError::Store(StoreError::Unavailable(why)))?;
+                if stored.version != accepted.version {
+                    // A follow-up went on with it while nobody knew: what was decided then may rest on its not being
+                    // sent.
+                    return Ok(Outcome::Created(stored));
+                }
             }
             Err(ApplyError::Store(error)) => return Err(error.into()),
             Err(_) => return Err(ServiceError::Contention),
         }
-        let withdrawal = self.get(integrator_id, id).await?;
-        self.send(withdrawal).await.map(Outcome::Created)
+        // The intent is stored, so from here on this is a withdrawal whose outcome isn't known, never an error: who is
+        // told that it failed might ask for another.
+        Ok(Outcome::Created(self.send(accepted.clone()).await.unwrap_or(accepted)))
     }
 
     async fn priced(&self, command: &CreateWithdrawal) -> Result<NewWithdrawal, ServiceError> {
@@ -144,19 +155,33 @@ impl WithdrawalService {
     }
 
     /// Calls the provider for a withdrawal whose intent is stored, and applies what is known afterwards.
-    async fn send(&self, withdrawal: Withdrawal) -> Result<Withdrawal, ServiceError> {
-        let (integrator_id, id) = (withdrawal.integrator_id, withdrawal.id);
-        match self.ports.provider.send_payment(withdrawal.order()).await {
+    async fn send(&self, submitted: Withdrawal) -> Result<Withdrawal, ServiceError> {
+        let (integrator_id, id) = (submitted.integrator_id, submitted.id);
+        if self.ports.clock.now().since(submitted.submitted_at) > self.ports.submit_grace {
+            // Held up for so long that others may be about to take "not known" for proof.
+            return self.not_sent(&submitted).await;
+        }
+        match self.ports.provider.send_payment(submitted.order()).await {
             Ok(report) => self.learn(integrator_id, id, &report).await,
             Err(ProviderError::Rejected { code, message, .. }) => {
                 let failure = Failure { code, message };
                 self.advance(integrator_id, id, |withdrawal, now| withdrawal.fail(failure.clone(), now)).await
             }
-            Err(ProviderError::Unavailable(_)) => self.advance(integrator_id, id, Withdrawal::queue).await,
+            Err(ProviderError::Unavailable(_)) => self.not_sent(&submitted).await,
             Err(ProviderError::Indeterminate(_)) => {
                 self.advance(integrator_id, id, Withdrawal::lose_sight).await
             }
         }
+    }
+
+    /// What `submitted` stands for was definitely not sent. Only that very submission goes back to the queue: a later
+    /// one, of another worker, may be on its way.
+    async fn not_sent(&self, submitted: &Withdrawal) -> Result<Withdrawal, ServiceError> {
+        let version = submitted.version;
+        self.advance(submitted.integrator_id, submitted.id, |withdrawal, now| {
+            if withdrawal.version == version { withdrawal.queue(now) } else { Step::Already }
+        })
+        .await
     }
 
     async fn learn(
@@ -222,7 +247,8 @@ impl WithdrawalService {
     }
 
     /// The provider doesn't know it: proof that it wasn't sent only if the adapter says after how long, that has
-    /// passed, the provider never said that it took it, and it was asked more than once.
+    /// passed since the last moment at which it could have been sent, the provider never said that it took it, it was
+    /// asked more than once, and nothing has changed since `withdrawal` was read, before it was asked.
     async fn not_known(
         &self,
         withdrawal: Withdrawal,
@@ -231,24 +257,31 @@ impl WithdrawalService {
     ) -> Result<Withdrawal, ServiceError> {
         let sent_for = asked_at.since(withdrawal.submitted_at);
         let horizon = self.ports.provider.not_found_is_proof_after();
-        let proof = horizon.is_some_and(|horizon| sent_for >= horizon)
+        let proof = horizon
+            .is_some_and(|horizon| sent_for >= horizon.saturating_add(self.ports.submit_grace))
             && attempts >= schedule::MIN_NOT_FOUND_ANSWERS
             && withdrawal.provider_id.is_none();
-        let (integrator_id, id) = (withdrawal.integrator_id, withdrawal.id);
+        let (integrator_id, id, version) = (withdrawal.integrator_id, withdrawal.id, withdrawal.version);
         match withdrawal.state {
             OutgoingState::Submitting | OutgoingState::Uncertain | OutgoingState::NeedsReview if proof => {
                 let failure = Failure {
                     code: "not_executed".into(),
                     message: "the settlement provider never received this payment".into(),
                 };
-                self.advance(integrator_id, id, |withdrawal, now| match withdrawal.state {
-                    OutgoingState::Queued | OutgoingState::Accepted => Step::Already,
-                    _ => withdrawal.fail(failure.clone(), now),
+                self.advance(integrator_id, id, |withdrawal, now| {
+                    if withdrawal.version == version {
+                        withdrawal.fail(failure.clone(), now)
+                    } else {
+                        Step::Already
+                    }
                 })
                 .await
             }
             OutgoingState::Submitting if sent_for >= self.ports.submit_grace => {
-                self.advance(integrator_id, id, Withdrawal::lose_sight).await
+                self.advance(integrator_id, id, |withdrawal, now| {
+                    if withdrawal.version == version { withdrawal.lose_sight(now) } else { Step::Already }
+                })
+                .await
             }
             _ => Ok(withdrawal),
         }

@@ -4,15 +4,17 @@
 //! |---|---|---|---|---|---|---|---|---|---|
 //! | submit | submitting | refused | refused | refused | refused | refused | refused | refused | refused |
 //! | queue | already | queued | refused | refused | refused | refused | refused | refused | refused |
-//! | accept | finding | accepted | already | accepted | accepted | already | finding | finding | already |
+//! | accept | accepted, finding | accepted | already | accepted | accepted (1) | already | finding | finding | already |
 //! | lose sight | refused | uncertain | already | already | already | already | already | already | already |
 //! | ask for review | refused | needs review | needs review | needs review | already | already | already | already | already |
-//! | complete | finding | completed | completed | completed | completed | already | finding | finding | already |
+//! | complete | completed, finding | completed | completed | completed | completed | already | finding | finding | already |
 //! | fail | failed | failed | failed | failed | failed | finding | already | already | finding |
 //! | cancel | canceled | refused | refused | refused | refused | refused | refused | already | refused |
 //! | give back | refused | refused | refused | refused | refused | returned | refused | refused | already |
 //!
-//! *Finding*: a report contradicts what we know; an operator is told and nothing else changes. Money:
+//! *Finding*: a report contradicts what we know, and an operator is told. What is final stays as it is; what is queued is
+//! never sent again once the provider says that it has it. (1) Already, when it was accepted before: being told so again
+//! doesn't end a review. Money:
 //!
 //! | Reaching | Postings |
 //! |---|---|
@@ -23,7 +25,7 @@
 
 use super::{NewWithdrawal, OutgoingState, Withdrawal};
 use crate::charges::Failure;
-use crate::ids::Version;
+use crate::ids::{ResourceRef, Version};
 use crate::money::Cents;
 use crate::provider::OutgoingReport;
 use crate::schedule;
@@ -96,8 +98,16 @@ impl Withdrawal {
     }
 
     fn contradiction(&self, code: &'static str, now: Timestamp) -> Step {
-        let detail = format!("the provider's report contradicts the state {}", self.state.name());
-        Step::Next(Transition::new(self.integrator_id, now).find(self.resource(), code, detail))
+        Step::Next(Transition::new(self.integrator_id, now).find(self.resource(), code, self.contradicted()))
+    }
+
+    /// The finding's record and sentence, when this was thought not to be with the provider, and it is.
+    fn contradicted_by_having_it(&self) -> Option<(ResourceRef, String)> {
+        (self.state == OutgoingState::Queued).then(|| (self.resource(), self.contradicted()))
+    }
+
+    fn contradicted(&self) -> String {
+        format!("the provider's report contradicts the state {}", self.state.name())
     }
 
     /// It is about to be sent again, after it was definitely not sent. `grace` is how long sending may take.
@@ -135,13 +145,23 @@ impl Withdrawal {
     /// The provider took it.
     pub fn accepted(self, report: OutgoingReport, now: Timestamp) -> Step {
         match self.state {
-            OutgoingState::Submitting | OutgoingState::Uncertain | OutgoingState::NeedsReview => Step::Next(
-                self.changed(now, OutgoingState::Accepted, EventKind::WithdrawalAccepted, |withdrawal| {
-                    withdrawal.learn(report);
-                }),
-            ),
+            OutgoingState::NeedsReview if self.provider_id.is_some() => Step::Already,
+            OutgoingState::Queued
+            | OutgoingState::Submitting
+            | OutgoingState::Uncertain
+            | OutgoingState::NeedsReview => {
+                let contradicted = self.contradicted_by_having_it();
+                let next =
+                    self.changed(now, OutgoingState::Accepted, EventKind::WithdrawalAccepted, |withdrawal| {
+                        withdrawal.learn(report);
+                    });
+                Step::Next(match contradicted {
+                    Some((resource, detail)) => next.find(resource, "accepted_though_not_sent", detail),
+                    None => next,
+                })
+            }
             OutgoingState::Accepted | OutgoingState::Completed | OutgoingState::Returned => Step::Already,
-            OutgoingState::Queued | OutgoingState::Failed(_) | OutgoingState::Canceled => {
+            OutgoingState::Failed(_) | OutgoingState::Canceled => {
                 self.contradiction("accepted_though_not_sent", now)
             }
         }
@@ -181,12 +201,14 @@ impl Withdrawal {
     /// The money arrived.
     pub fn complete(self, report: OutgoingReport, now: Timestamp) -> Step {
         match self.state {
-            OutgoingState::Submitting
+            OutgoingState::Queued
+            | OutgoingState::Submitting
             | OutgoingState::Accepted
             | OutgoingState::Uncertain
             | OutgoingState::NeedsReview => {
+                let contradicted = self.contradicted_by_having_it();
                 let (resource, amount, fee) = (self.resource(), self.amount.cents(), self.fee);
-                let next = self.changed(
+                let mut next = self.changed(
                     now,
                     OutgoingState::Completed,
                     EventKind::WithdrawalCompleted,
@@ -194,6 +216,9 @@ impl Withdrawal {
                         withdrawal.learn(report);
                     },
                 );
+                if let Some((resource, detail)) = contradicted {
+                    next = next.find(resource, "completed_though_not_sent", detail);
+                }
                 Step::Next(
                     next.post(Posting::of(Reason::WithdrawalSettle, amount, resource)).post(Posting::of(
                         Reason::WithdrawalFee,
@@ -203,7 +228,7 @@ impl Withdrawal {
                 )
             }
             OutgoingState::Completed | OutgoingState::Returned => Step::Already,
-            OutgoingState::Queued | OutgoingState::Failed(_) | OutgoingState::Canceled => {
+            OutgoingState::Failed(_) | OutgoingState::Canceled => {
                 self.contradiction("completed_though_not_sent", now)
             }
         }

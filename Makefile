@@ -1,0 +1,32 @@
+# Two commands are all a newcomer needs: `make run` and `make test`.
+SHELL := /bin/bash
+CARGO ?= cargo
+
+.PHONY: help run demo test lint fmt build tools
+
+help: ## Show this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+tools:
+	@command -v $(CARGO) >/dev/null || { echo "a Rust toolchain is needed: https://rustup.rs"; exit 1; }
+	@command -v cc >/dev/null || { echo "a C compiler is needed: apt-get install gcc libc6-dev"; exit 1; }
+
+run: tools ## Build and start the gateway on 127.0.0.1:8080, with a simulated provider and a demo key
+	$(CARGO) run --quiet --package pix-gateway -- serve --demo
+
+demo: tools ## Walk through the main job on a fresh store, and check every step
+	$(CARGO) run --quiet --package pix-gateway -- demo
+
+build: tools ## Build the optimised program: target/release/pix-gateway
+	$(CARGO) build --release --package pix-gateway
+
+test: tools ## Run every test: unit, conformance, documents, and the running program
+	$(CARGO) test --workspace --all-features
+
+lint: tools ## Format, clippy and documentation, all without a warning
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+
+fmt: tools ## Format the code
+	$(CARGO) fmt --all

@@ -1,0 +1,32 @@
+//! The subcommands, a module each.
+
+pub mod audit;
+pub mod demo;
+pub mod fees;
+pub mod integrator;
+pub mod key;
+pub mod migrate;
+pub mod serve;
+pub mod simulator;
+pub mod work;
+
+use std::process::ExitCode;
+
+use serde_json::Value;
+
+/// Prints an answer in the form that was asked for.
+fn answer(json: bool, value: &Value, text: impl FnOnce() -> String) -> ExitCode {
+    if json {
+        println!("{value}");
+    } else {
+        println!("{}", text());
+    }
+    ExitCode::SUCCESS
+}
+
+/// A time as operators read it: RFC 3339, UTC.
+fn rfc3339(at: pix_domain::time::Timestamp) -> String {
+    chrono::DateTime::from_timestamp_micros(at.micros())
+        .map(|time| time.to_rfc3339_opts(chrono::SecondsFormat::Secs, true))
+        .unwrap_or_default()
+}

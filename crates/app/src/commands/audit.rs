@@ -1,0 +1,159 @@
+//! `pix-gateway audit`.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use pix_domain::audit::{Book, BookStore, Difference, StoredFinding, check};
+use pix_domain::credentials::Integrator;
+use pix_domain::credentials::store::IntegratorStore;
+use pix_domain::money::Cents;
+use serde_json::json;
+
+use crate::cli;
+use crate::compare::{Comparison, compare};
+use crate::config::Config;
+use crate::gateway::{self, Store};
+
+/// Everything an audit found.
+pub struct Report {
+    /// Who was audited.
+    pub integrators: Vec<Integrator>,
+    /// Their books, in the same order.
+    pub books: Vec<Book>,
+    /// What is wrong in them.
+    pub differences: Vec<Difference>,
+    /// What operators should look at.
+    pub findings: Vec<StoredFinding>,
+    /// How they compare with the simulated provider's log, when there is one.
+    pub provider: Option<Comparison>,
+}
+
+impl Report {
+    /// Whether nothing is wrong. What is in flight is not wrong.
+    pub fn is_clean(&self) -> bool {
+        let provider = self.provider.as_ref();
+        self.differences.is_empty() && provider.is_none_or(|comparison| comparison.differences.is_empty())
+    }
+}
+
+/// Runs the subcommand.
+pub async fn run(config: &Config, arguments: cli::Audit) -> anyhow::Result<ExitCode> {
+    let beside = config.database.beside(gateway::SIMULATOR_LOG_ENDING);
+    let log = match arguments.simulator_log {
+        Some(path) => Some(path),
+        None if config.provider.is_none() && beside.exists() => Some(beside),
+        None => None,
+    };
+    let store = gateway::open_store(config)?;
+    let report = audit(&store, log.as_deref()).await?;
+    if arguments.json {
+        println!("{}", as_json(&report));
+    } else {
+        println!("{}", as_text(&report));
+    }
+    Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Audits every integrator, and compares with the provider's log when there is one.
+///
+/// The log is read before the books: what the provider does after that is no difference, and what we have credited
+/// meanwhile was in the log before.
+pub async fn audit(store: &Store, log: Option<&Path>) -> anyhow::Result<Report> {
+    let integrators = IntegratorStore::list(store).await?;
+    let (mut books, mut differences, mut findings) = (Vec::new(), Vec::new(), Vec::new());
+    for integrator in &integrators {
+        let book = store.book(integrator.id).await?;
+        differences.extend(check(integrator.id, &book));
+        findings.extend(store.findings(integrator.id).await?);
+        books.push(book);
+    }
+    let provider = match log {
+        Some(path) => {
+            let log = pix_simulator::read_log(path)
+                .with_context(|| format!("the simulated provider's log {} can't be used", path.display()))?;
+            Some(compare(&books, &log))
+        }
+        None => None,
+    };
+    Ok(Report { integrators, books, differences, findings, provider })
+}
+
+fn as_json(report: &Report) -> serde_json::Value {
+    let wallets: Vec<_> = report
+        .integrators
+        .iter()
+        .zip(&report.books)
+        .map(|(integrator, book)| {
+            json!({
+                "integrator": integrator.id.to_string(),
+                "available": book.wallet.available.to_string(),
+                "held": book.wallet.held.to_string(),
+                "entries": book.wallet.entries,
+                "charges": book.charges.len(),
+                "withdrawals": book.withdrawals.len(),
+                "refunds": book.refunds.len(),
+            })
+        })
+        .collect();
+    let differences: Vec<_> = report.differences.iter().map(difference_text).collect();
+    let findings: Vec<_> = report
+        .findings
+        .iter()
+        .map(|finding| json!({"resource": finding.resource.id.to_string(), "code": finding.code, "detail": finding.detail}))
+        .collect();
+    let provider = report.provider.as_ref().map(|comparison| {
+        json!({
+            "differences": comparison.differences,
+            "in_flight": comparison.in_flight,
+            "agreed": comparison.agreed,
+        })
+    });
+    json!({
+        "clean": report.is_clean(),
+        "wallets": wallets,
+        "differences": differences,
+        "findings": findings,
+        "provider": provider,
+    })
+}
+
+fn difference_text(difference: &Difference) -> String {
+    let about = difference.resource.map_or_else(
+        || format!("integrator {}", difference.integrator_id),
+        |resource| format!("{} {}", resource.kind.as_str(), resource.id),
+    );
+    format!("{about}: {}", difference.what)
+}
+
+/// The report as an operator reads it.
+pub fn as_text(report: &Report) -> String {
+    let mut lines = Vec::new();
+    for (integrator, book) in report.integrators.iter().zip(&report.books) {
+        let wallet = &book.wallet;
+        let fees = book.entries.iter().map(|entry| entry.posting.effect_cents(pix_domain::wallet::Account::Fees)).sum();
+        lines.push(format!(
+            "{}  available {}, held {}, fees {}; {} entries, {} charges, {} withdrawals, {} refunds",
+            integrator.id,
+            wallet.available,
+            wallet.held,
+            Cents::new(fees).unwrap_or_default(),
+            wallet.entries,
+            book.charges.len(),
+            book.withdrawals.len(),
+            book.refunds.len()
+        ));
+    }
+    lines.extend(report.differences.iter().map(|difference| format!("WRONG    {}", difference_text(difference))));
+    for finding in &report.findings {
+        let resource = finding.resource;
+        lines.push(format!("finding  {} {}: {} ({})", resource.kind.as_str(), resource.id, finding.code, finding.detail));
+    }
+    if let Some(comparison) = &report.provider {
+        lines.extend(comparison.differences.iter().map(|what| format!("WRONG    provider: {what}")));
+        lines.extend(comparison.in_flight.iter().map(|what| format!("in flight {what}")));
+        lines.push(format!("provider's log: {} movements agree", comparison.agreed));
+    }
+    lines.push(if report.is_clean() { "audit: clean".into() } else { "audit: THE BOOKS ARE WRONG".into() });
+    lines.join("\n")
+}

@@ -1,0 +1,80 @@
+//! `pix-gateway integrator`.
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use pix_domain::credentials::store::IntegratorStore;
+use pix_domain::credentials::{Integrator, IntegratorStatus};
+use pix_domain::ids::{Ids, IntegratorId};
+use pix_domain::time::Clock;
+use serde_json::json;
+
+use super::{answer, rfc3339};
+use crate::cli;
+use crate::config::Config;
+use crate::gateway;
+use crate::system::{SystemClock, SystemIds};
+
+/// The longest name of an integrator, in characters.
+const MAX_NAME_CHARS: usize = 120;
+
+/// Runs the subcommand.
+pub async fn run(config: &Config, command: cli::Integrator) -> anyhow::Result<ExitCode> {
+    let store = gateway::open_store(config)?;
+    match command {
+        cli::Integrator::Create { name, json } => {
+            let integrator = create(&store, &name).await?;
+            Ok(answer(json, &json!({"uuid": integrator.id.to_string(), "name": integrator.name}), || {
+                format!("integrator {} is made; next: pix-gateway key create --integrator {}", integrator.name, integrator.id)
+            }))
+        }
+        cli::Integrator::List { json } => {
+            let all = IntegratorStore::list(&store).await?;
+            let rows: Vec<_> = all.iter().map(row).collect();
+            Ok(answer(json, &json!(rows), || {
+                let lines = all.iter().map(|one| format!("{}  {:9}  {}", one.id, status(one.status), one.name));
+                lines.collect::<Vec<_>>().join("\n")
+            }))
+        }
+        cli::Integrator::Suspend { integrator, undo, json } => {
+            let to = if undo { IntegratorStatus::Active } else { IntegratorStatus::Suspended };
+            if !store.set_status(IntegratorId(integrator), to).await? {
+                bail!("there is no integrator {integrator}; `pix-gateway integrator list` shows all");
+            }
+            let value = json!({"uuid": integrator.to_string(), "status": status(to)});
+            Ok(answer(json, &value, || format!("integrator {integrator} is {}", status(to))))
+        }
+    }
+}
+
+/// Makes an integrator with an empty wallet.
+pub async fn create(store: &gateway::Store, name: &str) -> anyhow::Result<Integrator> {
+    let name = name.trim();
+    if name.is_empty() || name.chars().count() > MAX_NAME_CHARS || name.chars().any(char::is_control) {
+        bail!("--name must be 1 to {MAX_NAME_CHARS} characters without control characters");
+    }
+    let integrator = Integrator {
+        id: IntegratorId(SystemIds.next()),
+        name: name.to_owned(),
+        status: IntegratorStatus::Active,
+        created_at: SystemClock.now(),
+    };
+    IntegratorStore::create(store, integrator.clone()).await?;
+    Ok(integrator)
+}
+
+fn row(integrator: &Integrator) -> serde_json::Value {
+    json!({
+        "uuid": integrator.id.to_string(),
+        "name": integrator.name,
+        "status": status(integrator.status),
+        "created_at": rfc3339(integrator.created_at),
+    })
+}
+
+fn status(status: IntegratorStatus) -> &'static str {
+    match status {
+        IntegratorStatus::Active => "active",
+        IntegratorStatus::Suspended => "suspended",
+    }
+}

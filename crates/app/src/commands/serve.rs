@@ -1,0 +1,134 @@
+//! `pix-gateway serve`.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use pix_simulator::{Simulator, SimulatorConfig};
+use secrecy::SecretString;
+
+use super::{integrator, key};
+use crate::cli;
+use crate::config::{Config, ProviderSettings};
+use crate::gateway::{self, Store};
+
+/// The name of the integrator that `--demo` makes.
+const DEMO_NAME: &str = "demo";
+
+/// A gateway that serves.
+pub struct Running {
+    /// Where.
+    pub url: String,
+    /// Its store.
+    pub store: Arc<Store>,
+    /// The provider that was started in-process, if one was.
+    pub simulator: Option<Simulator>,
+    server: actix_web::dev::ServerHandle,
+    task: tokio::task::JoinHandle<std::io::Result<()>>,
+    worker: gateway::Worker,
+    _lock: std::fs::File,
+}
+
+/// Runs the subcommand.
+pub async fn run(config: Config, arguments: cli::Serve) -> anyhow::Result<ExitCode> {
+    gateway::init_logging(&config)?;
+    let config = config.with_free_port()?;
+    let running = start(&config).await?;
+    println!("pix-gateway is listening on {}", running.url);
+    if arguments.demo {
+        print_demo(&config, &running).await?;
+    }
+    gateway::stop_signal().await?;
+    tracing::info!("stopping: no new requests, running ones are finished");
+    running.stop().await;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Starts everything: store, provider (or the simulated one), HTTP interface, workers.
+pub async fn start(config: &Config) -> anyhow::Result<Running> {
+    let store = Arc::new(gateway::open_store(config)?);
+    let lock = gateway::lock(&config.database.beside(gateway::LOCK_ENDING))?;
+    let keys = gateway::secrets(config)?;
+    let (settings, simulator) = match &config.provider {
+        Some(settings) => (settings.clone(), None),
+        None => {
+            let (settings, simulator) = start_simulator(config).await?;
+            (settings, Some(simulator))
+        }
+    };
+    // The simulated provider, being on this machine, calls back on the address that is listened on.
+    let callback_url = match simulator {
+        Some(_) => format!("http://{}", config.listen),
+        None => config.public_url.clone(),
+    };
+    let provider = gateway::provider(config, &settings, &callback_url, &keys.callback_secret)?;
+    let ports = gateway::ports(config, store.clone(), provider);
+    let services = gateway::services(config, &store, &ports, &keys)?;
+    let (server, address) = pix_http::bind(gateway::http_config(config, &keys.callback_secret)?, services)?;
+    let handle = server.handle();
+    Ok(Running {
+        url: format!("http://{address}"),
+        store,
+        simulator,
+        server: handle,
+        task: tokio::spawn(server),
+        worker: gateway::Worker::start(ports, config.reconciler_interval),
+        _lock: lock,
+    })
+}
+
+async fn start_simulator(config: &Config) -> anyhow::Result<(ProviderSettings, Simulator)> {
+    let simulator = Simulator::start(SimulatorConfig {
+        listen: config.simulator_listen,
+        log_path: Some(config.database.beside(gateway::SIMULATOR_LOG_ENDING)),
+        ..SimulatorConfig::default()
+    })
+    .await?;
+    let SimulatorConfig { client_id, client_secret, .. } = SimulatorConfig::default();
+    tracing::warn!(
+        "PIX_PROVIDER_URL is not set: NO REAL MONEY MOVES. A simulated provider runs on {}",
+        simulator.base_url()
+    );
+    let client_secret = SecretString::from(client_secret);
+    Ok((ProviderSettings { url: simulator.base_url(), client_id, client_secret }, simulator))
+}
+
+impl Running {
+    /// Finishes what is running, and ends.
+    pub async fn stop(self) {
+        self.server.stop(true).await;
+        let _ = self.task.await;
+        self.worker.stop().await;
+        if let Some(simulator) = self.simulator {
+            simulator.stop().await;
+        }
+    }
+}
+
+/// Makes a new key for the demo integrator and prints calls that work when pasted. Keys that earlier starts printed are
+/// revoked, so that they don't pile up.
+async fn print_demo(config: &Config, running: &Running) -> anyhow::Result<()> {
+    use pix_domain::credentials::store::{ApiKeyStore, IntegratorStore};
+    use pix_domain::time::Clock;
+    let store = running.store.as_ref();
+    let known = IntegratorStore::list(store).await?.into_iter().find(|integrator| integrator.name == DEMO_NAME);
+    let demo = match known {
+        Some(demo) => demo,
+        None => integrator::create(store, DEMO_NAME).await?,
+    };
+    for old in ApiKeyStore::list(store, demo.id).await? {
+        store.revoke(&old.public_id, crate::system::SystemClock.now()).await?;
+    }
+    let (key, secret) = key::create(store, &gateway::hasher(config)?, demo.id).await?;
+    let (url, public_id, secret) = (&running.url, &key.public_id, &secret.0);
+    println!(
+        "\nDemo integrator {}\n  public_id  {public_id}\n  secret     {secret}\n\nA token:\n\n  TOKEN=$(curl -s -u {public_id}:{secret} -X POST {url}/v2/oauth/token | sed 's/.*\"access_token\":\"\\([^\"]*\\)\".*/\\1/')\n\nA charge:\n\n  curl -s {url}/api/v1/charges -H \"Authorization: Bearer $TOKEN\" -H 'Content-Type: application/json' \\\n    -d '{{\"amount\": 15.50, \"external_id\": \"order-1\", \"payer\": {{\"name\": \"Maria Silva\", \"document\": \"52998224725\"}}}}'\n",
+        demo.id
+    );
+    if let Some(simulator) = &running.simulator {
+        println!(
+            "Pay it at the simulated provider, with the pix_id that the charge was answered with:\n\n  PIX_ID=$(curl -s {url}/api/v1/charges/order-1 -H \"Authorization: Bearer $TOKEN\" | sed 's/.*\"pix_id\":\"\\([^\"]*\\)\".*/\\1/')\n  curl -s -X POST {}/sim/charges/$PIX_ID/pay\n\nThe balance:\n\n  curl -s -X POST {url}/v2/balance -H \"Authorization: Bearer $TOKEN\"\n",
+            simulator.base_url()
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! `pix-gateway simulator`.
+
+use std::process::ExitCode;
+
+use pix_simulator::{Simulator, SimulatorConfig};
+
+use crate::cli;
+use crate::config::Config;
+use crate::gateway;
+
+/// Runs the simulated provider until it is told to stop.
+pub async fn run(config: &Config, arguments: cli::Simulator) -> anyhow::Result<ExitCode> {
+    gateway::init_logging(config)?;
+    let simulator = Simulator::start(SimulatorConfig {
+        listen: arguments.listen.unwrap_or(config.simulator_listen),
+        log_path: arguments.log,
+        settle_automatically: !arguments.manual,
+        ..SimulatorConfig::default()
+    })
+    .await?;
+    let defaults = SimulatorConfig::default();
+    println!("simulated provider on {} (client {}, secret {})", simulator.base_url(), defaults.client_id, defaults.client_secret);
+    gateway::stop_signal().await?;
+    simulator.stop().await;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,480 @@
+//! Configuration: one table of settings, read from the environment and an optional TOML file.
+//!
+//! The table ([`SETTINGS`]) is the only place that knows names, defaults and meanings: `--help`, the reference in
+//! `docs/OPERATIONS.md` and the reading itself come from it. A wrong value stops the start with a sentence.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use secrecy::SecretString;
+use thiserror::Error;
+
+/// One setting.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting {
+    /// Its environment variable. In the TOML file the same name, without `PIX_`, in lower case.
+    pub env: &'static str,
+    /// What holds when it is not set; none when that depends on others.
+    pub default: Option<&'static str>,
+    /// What it is for, its unit and its bounds.
+    pub what: &'static str,
+    /// Whether its value must never be shown.
+    pub secret: bool,
+}
+
+impl Setting {
+    /// Its name in the TOML file.
+    pub fn toml_key(&self) -> String {
+        self.env.strip_prefix("PIX_").unwrap_or(self.env).to_lowercase()
+    }
+}
+
+const fn open(env: &'static str, default: Option<&'static str>, what: &'static str) -> Setting {
+    Setting { env, default, what, secret: false }
+}
+
+const fn secret(env: &'static str, what: &'static str) -> Setting {
+    Setting { env, default: None, what, secret: true }
+}
+
+/// Every setting there is.
+pub const SETTINGS: &[Setting] = &[
+    open("PIX_LISTEN", Some("127.0.0.1:8080"), "Address and port of the HTTP interface."),
+    open(
+        "DATABASE_URL",
+        Some("sqlite://data/pix-gateway.db"),
+        "The store: sqlite://PATH. The folder is made for the default path only.",
+    ),
+    open("PIX_PUBLIC_URL", None, "How the world reaches this gateway; default http://PIX_LISTEN. Tokens are bound to it."),
+    open("PIX_PROVIDER_URL", None, "The settlement provider (classic v2). Without it a simulated one is started in-process."),
+    open("PIX_PROVIDER_CLIENT_ID", Some("simulator"), "Our client id at the provider."),
+    secret("PIX_PROVIDER_CLIENT_SECRET", "Our client secret at the provider; required with PIX_PROVIDER_URL."),
+    open("PIX_PROVIDER_TIMEOUT_MS", Some("15000"), "Longest wait for one answer of the provider, 100 to 120000."),
+    open(
+        "PIX_PROVIDER_NOT_FOUND_PROOF_S",
+        Some("300"),
+        "How long after sending \"not known\" proves that the provider never took a payment, 60 to 86400; never for the word \"never\". Only shorter than 60 with the simulated provider.",
+    ),
+    secret("PIX_PROVIDER_CALLBACK_SECRET", "Last segment of the provider's callback path, 32 to 128 letters and digits; made on first start."),
+    secret("PIX_TOKEN_KEYS", "Keys of the access tokens, k4.local.… separated by commas, the first one signs; made on first start."),
+    open("PIX_TOKEN_TTL_S", Some("3600"), "How long an access token lives, 60 to 86400 seconds."),
+    open("PIX_HASH_PERMITS", Some("2"), "How many secrets are hashed at once, 1 to 64."),
+    open("PIX_RATE_TOKEN_PER_MINUTE", Some("20"), "Token requests a minute per client IP, 1 to 100000."),
+    open("PIX_RATE_API_PER_MINUTE", Some("600"), "Other requests a minute per access token, 1 to 10000000."),
+    open("PIX_RATE_API_BURST", Some("100"), "How many of those may come at once, 1 to 100000."),
+    open("PIX_TRUSTED_PROXIES", Some(""), "Addresses or networks (10.0.0.0/8) of proxies whose X-Forwarded-For is believed, separated by commas."),
+    open("PIX_CORS_ALLOW_ORIGINS", Some(""), "Origins that browsers may call from, separated by commas; none by default."),
+    open("PIX_BODY_DEADLINE_MS", Some("5000"), "Longest wait for a request's body, 100 to 60000."),
+    open("PIX_SHUTDOWN_TIMEOUT_S", Some("30"), "Longest wait for running requests at the end, 1 to 300 seconds."),
+    open("PIX_RECONCILER_INTERVAL_MS", Some("1000"), "How often due follow-ups are looked for, 50 to 60000."),
+    open("PIX_SIMULATOR_LISTEN", Some("127.0.0.1:8081"), "Address and port of the simulated provider."),
+    open("PIX_LOG", Some("info"), "What is logged, such as info or pix_http=debug."),
+    open("PIX_LOG_FORMAT", Some("text"), "text or json."),
+];
+
+/// Why the configuration is not acceptable: a sentence that says what to do.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct ConfigError(String);
+
+/// Which store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SqliteUrl {
+    /// The database file.
+    pub path: PathBuf,
+    /// Whether this is the default path, whose folder may be made.
+    pub is_default: bool,
+}
+
+impl SqliteUrl {
+    /// The file beside the database with another ending.
+    pub fn beside(&self, ending: &str) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(ending);
+        PathBuf::from(name)
+    }
+}
+
+/// The settlement provider, when one is configured.
+#[derive(Debug, Clone)]
+pub struct ProviderSettings {
+    /// Its address.
+    pub url: String,
+    /// Our id there.
+    pub client_id: String,
+    /// Our secret there.
+    pub client_secret: SecretString,
+}
+
+/// The whole configuration.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// `PIX_LISTEN`
+    pub listen: SocketAddr,
+    /// `DATABASE_URL`
+    pub database: SqliteUrl,
+    /// `PIX_PUBLIC_URL`
+    pub public_url: String,
+    /// `PIX_PROVIDER_URL` and what goes with it; `None` for the simulated one.
+    pub provider: Option<ProviderSettings>,
+    /// `PIX_PROVIDER_TIMEOUT_MS`
+    pub provider_timeout: Duration,
+    /// `PIX_PROVIDER_NOT_FOUND_PROOF_S`
+    pub not_found_proof: Option<Duration>,
+    /// `PIX_PROVIDER_CALLBACK_SECRET`
+    pub callback_secret: Option<String>,
+    /// `PIX_TOKEN_KEYS`
+    pub token_keys: Option<SecretString>,
+    /// `PIX_TOKEN_TTL_S`
+    pub token_ttl: Duration,
+    /// `PIX_HASH_PERMITS`
+    pub hash_permits: usize,
+    /// `PIX_RATE_TOKEN_PER_MINUTE`
+    pub rate_token_per_minute: u32,
+    /// `PIX_RATE_API_PER_MINUTE`
+    pub rate_api_per_minute: u32,
+    /// `PIX_RATE_API_BURST`
+    pub rate_api_burst: u32,
+    /// `PIX_TRUSTED_PROXIES`, as written.
+    pub trusted_proxies: Vec<String>,
+    /// `PIX_CORS_ALLOW_ORIGINS`
+    pub cors_allow_origins: Vec<String>,
+    /// `PIX_BODY_DEADLINE_MS`
+    pub body_deadline: Duration,
+    /// `PIX_SHUTDOWN_TIMEOUT_S`
+    pub shutdown_timeout: Duration,
+    /// `PIX_RECONCILER_INTERVAL_MS`
+    pub reconciler_interval: Duration,
+    /// `PIX_SIMULATOR_LISTEN`
+    pub simulator_listen: SocketAddr,
+    /// `PIX_LOG`
+    pub log: String,
+    /// `PIX_LOG_FORMAT` is `json`.
+    pub log_json: bool,
+}
+
+/// Where values come from: a TOML file's, overridden by the environment's.
+#[derive(Default)]
+pub struct Source {
+    values: BTreeMap<&'static str, String>,
+}
+
+impl Source {
+    /// The environment over the file, if one is given. An unknown name in the file is refused, since a misspelt
+    /// setting that is silently ignored costs more than a start that is refused.
+    pub fn read(
+        file: Option<&Path>,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> Result<Self, ConfigError> {
+        let mut source = Self::default();
+        if let Some(path) = file {
+            source.read_file(path)?;
+        }
+        for (name, value) in environment {
+            if let Some(setting) = SETTINGS.iter().find(|setting| setting.env == name) {
+                source.values.insert(setting.env, value);
+            }
+        }
+        Ok(source)
+    }
+
+    fn read_file(&mut self, path: &Path) -> Result<(), ConfigError> {
+        let shown = path.display();
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ConfigError(format!("the configuration file {shown} can't be read: {error}")))?;
+        let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+            ConfigError(format!("the configuration file {shown} is not valid TOML: {}", error.message()))
+        })?;
+        for (key, value) in table {
+            let Some(setting) = SETTINGS.iter().find(|setting| setting.toml_key() == key) else {
+                let known: Vec<_> = SETTINGS.iter().map(Setting::toml_key).collect();
+                let known = known.join(", ");
+                return Err(ConfigError(format!("{shown}: there is no setting \"{key}\"; there are {known}")));
+            };
+            let value = match value {
+                toml::Value::String(text) => text,
+                toml::Value::Integer(number) => number.to_string(),
+                toml::Value::Boolean(flag) => flag.to_string(),
+                _ => return Err(ConfigError(format!("{shown}: \"{key}\" must be a text, a whole number or a boolean"))),
+            };
+            self.values.insert(setting.env, value);
+        }
+        Ok(())
+    }
+
+    fn text(&self, env: &'static str) -> Option<String> {
+        let default = SETTINGS.iter().find(|setting| setting.env == env).and_then(|setting| setting.default);
+        self.values.get(env).map(String::as_str).or(default).filter(|text| !text.is_empty()).map(str::to_owned)
+    }
+
+    fn required(&self, env: &'static str) -> Result<String, ConfigError> {
+        self.text(env).ok_or_else(|| ConfigError(format!("{env} must not be empty")))
+    }
+
+    fn parsed<T: FromStr>(&self, env: &'static str, form: &str) -> Result<T, ConfigError> {
+        let text = self.required(env)?;
+        text.parse().map_err(|_wrong| ConfigError(format!("{env} is \"{text}\" but must be {form}")))
+    }
+
+    fn number(&self, env: &'static str, least: u64, most: u64) -> Result<u64, ConfigError> {
+        let form = format!("a whole number from {least} to {most}");
+        let number = self.parsed(env, &form)?;
+        if (least..=most).contains(&number) {
+            Ok(number)
+        } else {
+            Err(ConfigError(format!("{env} is {number} but must be {form}")))
+        }
+    }
+
+    fn number_u32(&self, env: &'static str, most: u32) -> Result<u32, ConfigError> {
+        Ok(u32::try_from(self.number(env, 1, most.into())?).unwrap_or(most))
+    }
+
+    fn list(&self, env: &'static str) -> Vec<String> {
+        let text = self.text(env).unwrap_or_default();
+        text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect()
+    }
+}
+
+impl Config {
+    /// Reads and checks everything.
+    pub fn load(source: &Source) -> Result<Self, ConfigError> {
+        let listen: SocketAddr = source.parsed("PIX_LISTEN", "an address and port such as 127.0.0.1:8080")?;
+        let provider = provider(source)?;
+        let public_url = match source.text("PIX_PUBLIC_URL") {
+            Some(url) => checked_url("PIX_PUBLIC_URL", &url)?,
+            None => format!("http://{listen}"),
+        };
+        Ok(Self {
+            listen,
+            database: database(source)?,
+            public_url,
+            not_found_proof: not_found_proof(source, provider.is_none())?,
+            provider,
+            provider_timeout: Duration::from_millis(source.number("PIX_PROVIDER_TIMEOUT_MS", 100, 120_000)?),
+            callback_secret: callback_secret(source)?,
+            token_keys: source.text("PIX_TOKEN_KEYS").map(SecretString::from),
+            token_ttl: Duration::from_secs(source.number("PIX_TOKEN_TTL_S", 60, 86_400)?),
+            hash_permits: usize::try_from(source.number("PIX_HASH_PERMITS", 1, 64)?).unwrap_or(1),
+            rate_token_per_minute: source.number_u32("PIX_RATE_TOKEN_PER_MINUTE", 100_000)?,
+            rate_api_per_minute: source.number_u32("PIX_RATE_API_PER_MINUTE", 10_000_000)?,
+            rate_api_burst: source.number_u32("PIX_RATE_API_BURST", 100_000)?,
+            trusted_proxies: trusted_proxies(source)?,
+            cors_allow_origins: source.list("PIX_CORS_ALLOW_ORIGINS"),
+            body_deadline: Duration::from_millis(source.number("PIX_BODY_DEADLINE_MS", 100, 60_000)?),
+            shutdown_timeout: Duration::from_secs(source.number("PIX_SHUTDOWN_TIMEOUT_S", 1, 300)?),
+            reconciler_interval: Duration::from_millis(source.number("PIX_RECONCILER_INTERVAL_MS", 50, 60_000)?),
+            simulator_listen: source.parsed("PIX_SIMULATOR_LISTEN", "an address and port such as 127.0.0.1:8081")?,
+            log: source.required("PIX_LOG")?,
+            log_json: match source.required("PIX_LOG_FORMAT")?.as_str() {
+                "text" => false,
+                "json" => true,
+                other => return Err(ConfigError(format!("PIX_LOG_FORMAT is \"{other}\" but must be text or json"))),
+            },
+        })
+    }
+
+    /// Gives port 0 a free port, so that what is derived from the address (the public URL, the callback URL) is right.
+    pub fn with_free_port(mut self) -> std::io::Result<Self> {
+        if self.listen.port() == 0 {
+            let before = format!("http://{}", self.listen);
+            let free = std::net::TcpListener::bind(self.listen)?.local_addr()?;
+            self.listen = free;
+            if self.public_url == before {
+                self.public_url = format!("http://{free}");
+            }
+        }
+        Ok(self)
+    }
+
+    /// How long sending may take before a record counts as lost sight of: connecting, a renewed token and the call
+    /// itself, each within the provider's timeout, and a margin.
+    pub fn submit_grace(&self) -> Duration {
+        self.provider_timeout * 3 + Duration::from_secs(1)
+    }
+}
+
+fn checked_url(env: &str, url: &str) -> Result<String, ConfigError> {
+    let host = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")).unwrap_or_default();
+    let plain = !host.is_empty() && url.bytes().all(|byte| byte.is_ascii_graphic()) && !host.contains(['@', '?', '#']);
+    if plain {
+        Ok(url.trim_end_matches('/').to_owned())
+    } else {
+        Err(ConfigError(format!("{env} must be an address such as https://pix.example.com, without user, query or fragment")))
+    }
+}
+
+fn database(source: &Source) -> Result<SqliteUrl, ConfigError> {
+    let url = source.required("DATABASE_URL")?;
+    let is_default = source.values.get("DATABASE_URL").is_none_or(String::is_empty);
+    match url.strip_prefix("sqlite://").filter(|path| !path.is_empty()) {
+        Some(path) => Ok(SqliteUrl { path: PathBuf::from(path), is_default }),
+        // Not shown: a database URL may hold a password.
+        None => Err(ConfigError(
+            "DATABASE_URL must be sqlite://PATH, such as sqlite:///var/lib/pix-gateway/pix.db; this build has no other store".into(),
+        )),
+    }
+}
+
+fn provider(source: &Source) -> Result<Option<ProviderSettings>, ConfigError> {
+    let Some(url) = source.text("PIX_PROVIDER_URL") else { return Ok(None) };
+    let url = checked_url("PIX_PROVIDER_URL", &url)?;
+    let Some(client_secret) = source.text("PIX_PROVIDER_CLIENT_SECRET") else {
+        return Err(ConfigError("PIX_PROVIDER_URL is set, so PIX_PROVIDER_CLIENT_SECRET must be set too".into()));
+    };
+    let client_id = source.required("PIX_PROVIDER_CLIENT_ID")?;
+    Ok(Some(ProviderSettings { url, client_id, client_secret: client_secret.into() }))
+}
+
+fn not_found_proof(source: &Source, simulated: bool) -> Result<Option<Duration>, ConfigError> {
+    const NAME: &str = "PIX_PROVIDER_NOT_FOUND_PROOF_S";
+    if source.required(NAME)? == "never" {
+        return Ok(None);
+    }
+    let least = if simulated { 1 } else { 60 };
+    source.number(NAME, least, 86_400).map(Duration::from_secs).map(Some)
+}
+
+fn callback_secret(source: &Source) -> Result<Option<String>, ConfigError> {
+    let Some(secret) = source.text("PIX_PROVIDER_CALLBACK_SECRET") else { return Ok(None) };
+    if (32..=128).contains(&secret.len()) && secret.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        return Ok(Some(secret));
+    }
+    Err(ConfigError(
+        "PIX_PROVIDER_CALLBACK_SECRET must be 32 to 128 letters and digits, such as the output of `openssl rand -hex 32`".into(),
+    ))
+}
+
+fn trusted_proxies(source: &Source) -> Result<Vec<String>, ConfigError> {
+    let proxies = source.list("PIX_TRUSTED_PROXIES");
+    for proxy in &proxies {
+        let (address, bits) = proxy.split_once('/').map_or((proxy.as_str(), None), |(ip, bits)| (ip, Some(bits)));
+        let most = match address.parse::<IpAddr>() {
+            Ok(IpAddr::V4(_)) => 32,
+            Ok(IpAddr::V6(_)) => 128,
+            Err(_) => 0,
+        };
+        let fits = bits.is_none_or(|bits| bits.parse::<u8>().is_ok_and(|bits| bits <= most));
+        if most == 0 || !fits {
+            return Err(ConfigError(format!(
+                "PIX_TRUSTED_PROXIES has \"{proxy}\" but takes addresses and networks such as 10.0.0.1 or 10.0.0.0/8"
+            )));
+        }
+    }
+    Ok(proxies)
+}
+
+/// The table of settings, for `--help`.
+pub fn help() -> String {
+    let mut text = String::from(
+        "Settings (environment variables; in the TOML file of --config the same names in lower case without PIX_):\n",
+    );
+    for setting in SETTINGS {
+        let _ = write!(text, "\n  {}\n      {}", setting.env, setting.what);
+        match setting.default {
+            Some("") | None => {}
+            Some(default) => {
+                let _ = write!(text, " [default: {default}]");
+            }
+        }
+    }
+    text
+}
+
+/// The table of settings as Markdown: the configuration reference in `docs/OPERATIONS.md`.
+#[cfg(test)]
+pub fn reference() -> String {
+    let mut text = String::from("| Variable | Default | Meaning |\n|---|---|---|\n");
+    for setting in SETTINGS {
+        let default = match setting.default {
+            Some(default) if !default.is_empty() => format!("`{default}`"),
+            _ => "–".to_owned(),
+        };
+        let mark = if setting.secret { " *(secret)*" } else { "" };
+        let _ = writeln!(text, "| `{}`{mark} | {default} | {} |", setting.env, setting.what);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(pairs: &[(&str, &str)]) -> Result<Config, ConfigError> {
+        let environment = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Config::load(&Source::read(None, environment)?)
+    }
+
+    #[test]
+    fn the_defaults_are_a_whole_configuration() {
+        let config = load(&[]).unwrap();
+        assert_eq!(config.listen.port(), 8080);
+        assert_eq!(config.public_url, "http://127.0.0.1:8080");
+        assert!(config.provider.is_none() && config.database.is_default);
+    }
+
+    #[test]
+    fn a_wrong_value_is_refused_with_its_name_and_what_to_write() {
+        for (name, value, says) in [
+            ("PIX_LISTEN", "8080", "address and port"),
+            ("DATABASE_URL", "postgres://user:hunter2@db/pix", "sqlite://PATH"),
+            ("DATABASE_URL", "sqlite://", "sqlite://PATH"),
+            ("PIX_PUBLIC_URL", "pix.example.com", "https://pix.example.com"),
+            ("PIX_PROVIDER_URL", "https://bank.example", "PIX_PROVIDER_CLIENT_SECRET must be set"),
+            ("PIX_PROVIDER_TIMEOUT_MS", "1", "from 100 to 120000"),
+            ("PIX_PROVIDER_NOT_FOUND_PROOF_S", "soon", "whole number"),
+            ("PIX_PROVIDER_CALLBACK_SECRET", "short", "32 to 128"),
+            ("PIX_TOKEN_TTL_S", "1e9", "whole number"),
+            ("PIX_RATE_API_BURST", "0", "from 1"),
+            ("PIX_TRUSTED_PROXIES", "10.0.0.0/33", "10.0.0.0/8"),
+            ("PIX_TRUSTED_PROXIES", "proxy", "10.0.0.0/8"),
+            ("PIX_LOG_FORMAT", "xml", "text or json"),
+        ] {
+            let refused = load(&[(name, value)]).unwrap_err().to_string();
+            assert!(refused.contains(name) && refused.contains(says), "{refused}");
+            assert!(!refused.contains("hunter2"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn the_environment_wins_over_the_file_and_a_misspelt_name_in_the_file_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pix.toml");
+        std::fs::write(&path, "listen = \"127.0.0.1:1\"\ntoken_ttl_s = 120\n").unwrap();
+        let environment = || std::iter::once(("PIX_LISTEN".to_owned(), "127.0.0.1:2".to_owned()));
+        let config = Config::load(&Source::read(Some(&path), environment()).unwrap()).unwrap();
+        assert_eq!((config.listen.port(), config.token_ttl.as_secs()), (2, 120));
+        std::fs::write(&path, "lisen = \"127.0.0.1:1\"\n").unwrap();
+        let refused = Source::read(Some(&path), environment()).err().unwrap().to_string();
+        assert!(refused.contains("\"lisen\"") && refused.contains("listen"), "{refused}");
+    }
+
+    #[test]
+    fn a_short_proof_horizon_is_for_the_simulated_provider_only() {
+        let short = ("PIX_PROVIDER_NOT_FOUND_PROOF_S", "2");
+        assert!(load(&[short]).is_ok());
+        let real = [short, ("PIX_PROVIDER_URL", "https://bank.example"), ("PIX_PROVIDER_CLIENT_SECRET", "s")];
+        assert!(load(&real).unwrap_err().to_string().contains("from 60"));
+        assert_eq!(load(&[("PIX_PROVIDER_NOT_FOUND_PROOF_S", "never")]).unwrap().not_found_proof, None);
+    }
+
+    #[test]
+    fn no_secret_is_shown_by_debug() {
+        let config = load(&[
+            ("PIX_PROVIDER_URL", "https://bank.example"),
+            ("PIX_PROVIDER_CLIENT_SECRET", "hunter2"),
+            ("PIX_TOKEN_KEYS", "k4.local.hunter2"),
+        ]);
+        assert!(!format!("{config:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn the_reference_in_the_documents_is_the_table() {
+        let document = include_str!("../../../docs/OPERATIONS.md");
+        assert!(document.contains(&reference()), "docs/OPERATIONS.md needs this table:\n{}", reference());
+    }
+}

@@ -1,0 +1,253 @@
+//! The wiring: which adapter stands behind which port.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use pix_credentials::{Argon2Hasher, HasherConfig, KeyRing, PasetoTokens};
+use pix_domain::charges::service::ChargeService;
+use pix_domain::credentials::service::Authenticator;
+use pix_domain::ports::{Ports, Stores};
+use pix_domain::provider::SettlementProvider;
+use pix_domain::reconciler::{BATCH, Reconciler};
+use pix_domain::refunds::service::RefundService;
+use pix_domain::transactions::TransactionService;
+use pix_domain::withdrawals::service::WithdrawalService;
+use pix_http::{HttpConfig, Services};
+use pix_persistence::{OpenOptions, SqliteStore};
+use pix_settlement::{ClassicV2Config, ClassicV2Provider};
+use secrecy::{ExposeSecret, SecretString};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+use tracing_subscriber::EnvFilter;
+
+use crate::config::{Config, ProviderSettings};
+use crate::keyfile::KeyFile;
+use crate::system::{SystemClock, SystemIds};
+
+/// The store of this build.
+pub type Store = SqliteStore;
+
+/// The ending of the key file beside the database.
+pub const KEY_FILE_ENDING: &str = ".keys";
+/// The ending of the simulated provider's log beside the database.
+pub const SIMULATOR_LOG_ENDING: &str = ".simulator.jsonl";
+/// The ending of the file that `serve` locks, so that a database has one server.
+pub const LOCK_ENDING: &str = ".lock";
+
+/// How many follow-ups a node works on at once: a provider that hangs on some must not stop the others.
+const MAX_FOLLOW_UPS_AT_ONCE: usize = 16;
+
+/// Starts the log, on standard error.
+pub fn init_logging(config: &Config) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(&config.log)
+        .map_err(|_error| anyhow::anyhow!("PIX_LOG must be such as info, warn or pix_http=debug,info"))?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let started = if config.log_json { builder.json().try_init() } else { builder.try_init() };
+    started.map_err(|error| anyhow::anyhow!("the log can't be started: {error}"))
+}
+
+/// Opens the store, its schema brought up to date.
+pub fn open_store(config: &Config) -> anyhow::Result<Store> {
+    make_default_folder(config)?;
+    let path = &config.database.path;
+    Ok(SqliteStore::open(path, OpenOptions { migrate: true, ..OpenOptions::default() })?)
+}
+
+/// Brings the schema up to date; the names of the migrations applied.
+pub fn migrate(config: &Config) -> anyhow::Result<Vec<String>> {
+    make_default_folder(config)?;
+    Ok(pix_persistence::sqlite::migrate(&config.database.path)?)
+}
+
+fn make_default_folder(config: &Config) -> anyhow::Result<()> {
+    if let Some(folder) = config.database.path.parent().filter(|_| config.database.is_default) {
+        std::fs::create_dir_all(folder).with_context(|| format!("the folder {} can't be made", folder.display()))?;
+    }
+    Ok(())
+}
+
+/// What is secret, from the configuration or, for what that doesn't say, from the file beside the database.
+pub struct Secrets {
+    /// The keys of the access tokens.
+    pub token_keys: SecretString,
+    /// The last segment of the provider's callback path.
+    pub callback_secret: String,
+}
+
+/// Finds the secrets; makes them on first start.
+pub fn secrets(config: &Config) -> anyhow::Result<Secrets> {
+    if let (Some(token_keys), Some(callback_secret)) = (&config.token_keys, &config.callback_secret) {
+        return Ok(Secrets { token_keys: token_keys.clone(), callback_secret: callback_secret.clone() });
+    }
+    let file = KeyFile::open_or_make(&config.database.beside(KEY_FILE_ENDING))?;
+    Ok(Secrets {
+        token_keys: config.token_keys.clone().unwrap_or(file.token_keys),
+        callback_secret: config.callback_secret.clone().unwrap_or(file.callback_secret),
+    })
+}
+
+/// The hasher of secrets.
+pub fn hasher(config: &Config) -> anyhow::Result<Argon2Hasher> {
+    Ok(Argon2Hasher::new(HasherConfig { permits: config.hash_permits, ..HasherConfig::default() })?)
+}
+
+/// The adapter of the settlement provider.
+pub fn provider(
+    config: &Config,
+    settings: &ProviderSettings,
+    public_url: &str,
+    callback_secret: &str,
+) -> anyhow::Result<Arc<ClassicV2Provider>> {
+    let provider = ClassicV2Provider::new(ClassicV2Config {
+        call_timeout: config.provider_timeout,
+        not_found_is_proof_after: config.not_found_proof,
+        callback_url: Some(format!("{public_url}/callbacks/{callback_secret}")),
+        ..ClassicV2Config::new(settings.url.clone(), settings.client_id.clone(), settings.client_secret.clone())
+    })?;
+    Ok(Arc::new(provider))
+}
+
+/// All ports.
+pub fn ports(config: &Config, store: Arc<Store>, provider: Arc<dyn SettlementProvider>) -> Ports {
+    Ports {
+        stores: Stores::of(store),
+        provider,
+        clock: Arc::new(SystemClock),
+        ids: Arc::new(SystemIds),
+        submit_grace: config.submit_grace(),
+    }
+}
+
+/// All use cases, for the HTTP interface.
+pub fn services(config: &Config, store: &Arc<Store>, ports: &Ports, keys: &Secrets) -> anyhow::Result<Services> {
+    let ring = KeyRing::parse(keys.token_keys.expose_secret()).context("PIX_TOKEN_KEYS is not acceptable")?;
+    let authenticator = Authenticator::new(
+        store.clone(),
+        store.clone(),
+        Arc::new(hasher(config)?),
+        Arc::new(PasetoTokens::new(ring, config.public_url.clone())?),
+        Arc::new(SystemClock),
+        config.token_ttl,
+    );
+    Ok(Services {
+        authenticator,
+        charges: ChargeService::new(ports.clone()),
+        withdrawals: WithdrawalService::new(ports.clone()),
+        refunds: RefundService::new(ports.clone()),
+        transactions: TransactionService::new(ports.clone()),
+        wallets: ports.stores.wallets.clone(),
+        clock: ports.clock.clone(),
+        ids: ports.ids.clone(),
+        runtime: tokio::runtime::Handle::current(),
+    })
+}
+
+/// The settings of the HTTP interface.
+pub fn http_config(config: &Config, callback_secret: &str) -> anyhow::Result<HttpConfig> {
+    Ok(HttpConfig {
+        listen: config.listen,
+        public_url: config.public_url.clone(),
+        body_deadline: config.body_deadline,
+        callback_secret: callback_secret.to_owned(),
+        rate_token_per_minute: config.rate_token_per_minute,
+        rate_api_per_minute: config.rate_api_per_minute,
+        rate_api_burst: config.rate_api_burst,
+        trusted_proxies: config.trusted_proxies.iter().map(|proxy| proxy.parse()).collect::<Result<_, _>>()?,
+        cors_allow_origins: config.cors_allow_origins.clone(),
+        shutdown_timeout: config.shutdown_timeout,
+        ..HttpConfig::default()
+    })
+}
+
+/// Locks the database for one server. The lock lasts as long as the file that is returned.
+pub fn lock(path: &Path) -> anyhow::Result<std::fs::File> {
+    let file = std::fs::OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path)
+        .with_context(|| format!("the lock file {} can't be opened", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => {
+            bail!("another pix-gateway is serving this database ({} is locked): stop it, or use another DATABASE_URL", path.display())
+        }
+        Err(std::fs::TryLockError::Error(error)) => {
+            Err(error).with_context(|| format!("the lock file {} can't be locked", path.display()))
+        }
+    }
+}
+
+/// Waits until the process is told to stop.
+pub async fn stop_signal() -> anyhow::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+/// The reconciler, running.
+pub struct Worker {
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Worker {
+    /// Starts looking for due follow-ups every `interval`, and at once while there are more than one claim takes.
+    pub fn start(ports: Ports, interval: Duration) -> Self {
+        let (stop, mut stopped) = watch::channel(false);
+        let reconciler = Reconciler::new(ports);
+        let task = tokio::spawn(async move {
+            let permits = Arc::new(Semaphore::new(MAX_FOLLOW_UPS_AT_ONCE));
+            let permits_u32 = u32::try_from(MAX_FOLLOW_UPS_AT_ONCE).unwrap_or(u32::MAX);
+            while !*stopped.borrow() {
+                let claimed = pass(&reconciler, &permits).await;
+                if claimed < usize::try_from(BATCH).unwrap_or(usize::MAX) {
+                    tokio::select! {
+                        () = tokio::time::sleep(interval) => {}
+                        _ = stopped.changed() => {}
+                    }
+                }
+            }
+            // What is being worked on is finished; the rest is claimed by somebody else.
+            let _ = permits.acquire_many(permits_u32).await;
+        });
+        Self { stop, task }
+    }
+
+    /// Finishes what is being worked on, and ends.
+    pub async fn stop(self) {
+        let _ = self.stop.send(true);
+        let _ = self.task.await;
+    }
+}
+
+/// Claims one batch and starts working on it; how many it was.
+async fn pass(reconciler: &Reconciler, permits: &Arc<Semaphore>) -> usize {
+    let claimed = match reconciler.claim().await {
+        Ok(claimed) => claimed,
+        Err(error) => {
+            tracing::warn!(%error, "due follow-ups can't be claimed");
+            return 0;
+        }
+    };
+    let count = claimed.len();
+    for due in claimed {
+        let Ok(permit) = Arc::clone(permits).acquire_owned().await else { break };
+        let reconciler = reconciler.clone();
+        tokio::spawn(async move {
+            if let Err(error) = reconciler.process(due).await {
+                let resource = due.resource;
+                tracing::warn!(%error, kind = resource.kind.as_str(), id = %resource.id, "a follow-up failed; it comes again");
+            }
+            drop(permit);
+        });
+    }
+    count
+}

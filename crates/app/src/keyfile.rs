@@ -1,0 +1,102 @@
+//! The secrets that the embedded default makes for itself on first start, kept beside the database with mode 0600.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use pix_credentials::KeyRing;
+use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Serialize};
+
+use crate::system::random_hex;
+
+/// The length of the callback path's secret segment, in random bytes.
+const CALLBACK_SECRET_BYTES: usize = 32;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    token_keys: String,
+    callback_secret: String,
+}
+
+/// What the file holds.
+pub struct KeyFile {
+    /// The keys of the access tokens.
+    pub token_keys: SecretString,
+    /// The last segment of the provider's callback path.
+    pub callback_secret: String,
+}
+
+impl KeyFile {
+    /// Reads the file, made first if there is none. Two processes that start at once get the same one.
+    pub fn open_or_make(path: &Path) -> anyhow::Result<Self> {
+        if !path.exists() {
+            make(path)?;
+        }
+        let shown = path.display();
+        let mode = fs::metadata(path).with_context(|| format!("{shown} can't be read"))?.permissions().mode();
+        if mode & 0o077 != 0 {
+            bail!("{shown} holds secrets and can be read by others: run `chmod 600 {shown}`");
+        }
+        let text = fs::read_to_string(path).with_context(|| format!("{shown} can't be read"))?;
+        // The parser's own message would quote the line, and with it the secret.
+        let Ok(file) = toml::from_str::<File>(&text) else {
+            bail!("{shown} is damaged: restore it from a backup, or remove it to make new keys (all tokens end then)");
+        };
+        Ok(Self { token_keys: file.token_keys.into(), callback_secret: file.callback_secret })
+    }
+}
+
+/// Writes the whole file aside first and gives it its name only if there is none: a crash leaves nothing half-made.
+fn make(path: &Path) -> anyhow::Result<()> {
+    let shown = path.display();
+    let file = File {
+        token_keys: KeyRing::generate()?.to_paserk_list().expose_secret().to_owned(),
+        callback_secret: random_hex(CALLBACK_SECRET_BYTES)?,
+    };
+    let aside = path.with_extension(format!("{}.new", random_hex(8)?));
+    let written = (|| {
+        let mut new = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside)?;
+        new.write_all(toml::to_string(&file).map_err(std::io::Error::other)?.as_bytes())?;
+        new.sync_all()?;
+        match fs::hard_link(&aside, path) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+            linked => linked,
+        }
+    })();
+    let _ = fs::remove_file(&aside);
+    written.with_context(|| format!("{shown} can't be written"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_made_once_and_are_for_their_owner_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pix.db.keys");
+        let first = KeyFile::open_or_make(&path).unwrap();
+        let second = KeyFile::open_or_make(&path).unwrap();
+        assert_eq!(first.callback_secret, second.callback_secret);
+        assert_eq!(first.token_keys.expose_secret(), second.token_keys.expose_secret());
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_that_others_can_read_or_that_is_damaged_is_refused_without_showing_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pix.db.keys");
+        KeyFile::open_or_make(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(KeyFile::open_or_make(&path).err().unwrap().to_string().contains("chmod 600"));
+        fs::write(&path, "token_keys = k4.local.hunter2").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        let refused = KeyFile::open_or_make(&path).err().unwrap();
+        assert!(!format!("{refused:#}").contains("hunter2"));
+    }
+}

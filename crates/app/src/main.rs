@@ -1,0 +1,46 @@
+//! The program: configuration, wiring, workers and subcommands. It owns no decision of its own about money.
+
+mod cli;
+mod commands;
+mod compare;
+mod config;
+mod gateway;
+mod keyfile;
+mod system;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command};
+use crate::config::{Config, Source};
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    // Fails only when one is installed already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let cli = Cli::parse();
+    match run(cli).await {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("pix-gateway: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    let source = Source::read(cli.config.as_deref(), std::env::vars())?;
+    let config = Config::load(&source)?;
+    match cli.command {
+        Command::Serve(arguments) => commands::serve::run(config, arguments).await,
+        Command::Work => commands::work::run(config).await,
+        Command::Migrate { json } => commands::migrate::run(&config, json),
+        Command::Integrator(command) => commands::integrator::run(&config, command).await,
+        Command::Key(command) => commands::key::run(&config, command).await,
+        Command::Fees(command) => commands::fees::run(&config, command).await,
+        Command::Audit(arguments) => commands::audit::run(&config, arguments).await,
+        Command::Simulator(arguments) => commands::simulator::run(&config, arguments).await,
+        Command::Demo => commands::demo::run(config).await,
+    }
+}

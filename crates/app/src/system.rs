@@ -1,0 +1,38 @@
+//! The one home of the clock, of new ids and of the operating system's random numbers.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use pix_domain::ids::Ids;
+use pix_domain::time::{Clock, Timestamp};
+use uuid::Uuid;
+
+/// The machine's clock.
+#[derive(Debug, Clone, Copy)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "this is the port's one home")]
+    fn now(&self) -> Timestamp {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Timestamp::from_micros(i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX))
+    }
+}
+
+/// `UUIDs` of version 7.
+#[derive(Debug, Clone, Copy)]
+pub struct SystemIds;
+
+impl Ids for SystemIds {
+    #[expect(clippy::disallowed_methods, reason = "this is the port's one home")]
+    fn next(&self) -> Uuid {
+        Uuid::now_v7()
+    }
+}
+
+/// `bytes` random bytes of the operating system, as hexadecimal digits.
+pub fn random_hex(bytes: usize) -> anyhow::Result<String> {
+    let mut buffer = vec![0_u8; bytes];
+    getrandom::fill(&mut buffer)
+        .map_err(|error| anyhow::anyhow!("the operating system gave no random numbers: {error}"))?;
+    Ok(buffer.iter().map(|byte| format!("{byte:02x}")).collect())
+}

@@ -1,0 +1,336 @@
+//! The use cases of charges.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use pix_domain::charges::service::{ChargeService, CreateCharge};
+use pix_domain::charges::{ChargeState, state};
+use pix_domain::error::{ApplyError, ServiceError, StoreError};
+use pix_domain::follow_up::FollowUp;
+use pix_domain::ids::ChargeId;
+use pix_domain::ports::Outcome;
+use pix_domain::provider::{
+    ChargeReport, MockSettlementProvider, Party, Payment, ProviderBody, ProviderError, Ticket,
+};
+use pix_domain::text::IdempotencyKey;
+use pix_domain::time::Timestamp;
+use pix_domain::transactions::TransactionService;
+use uuid::Uuid;
+
+use crate::samples::*;
+use crate::world::{World, Write};
+
+fn command() -> CreateCharge {
+    CreateCharge {
+        integrator_id: INTEGRATOR,
+        external_id: Some(name("c-2")),
+        idempotency_key: None,
+        amount: amount(PAID_CENTS),
+        payer: Party::default(),
+        payer_email: None,
+        payer_question: None,
+        postback_url: None,
+        expires_in: LIFE,
+    }
+}
+
+fn making(answers: Vec<Result<Ticket, ProviderError>>) -> MockSettlementProvider {
+    let mut provider = MockSettlementProvider::new();
+    let answers = Mutex::new(answers.into_iter());
+    provider
+        .expect_create_charge()
+        .returning(move |_| answers.lock().unwrap().next().expect("the provider was called once too often"));
+    provider
+}
+
+fn knowing(answer: Result<Option<ChargeReport>, ProviderError>) -> MockSettlementProvider {
+    let mut provider = MockSettlementProvider::new();
+    provider.expect_consult_charge().returning(move |_| answer.clone());
+    provider
+}
+
+fn received(payments: Vec<Payment>) -> ChargeReport {
+    ChargeReport {
+        provider_id: provider_id("chg-1"),
+        payments,
+        canceled: false,
+        body: ProviderBody::default(),
+    }
+}
+
+fn service(world: &World, provider: MockSettlementProvider) -> ChargeService {
+    ChargeService::new(world.ports(provider))
+}
+
+fn id() -> ChargeId {
+    ChargeId(Uuid::from_u128(2))
+}
+
+/// A world with the charge `c-2`, live since [`T0`] under fee version 1.
+fn live_world() -> World {
+    let world = World::new();
+    world.apply(&state::open(new_charge(2), ticket(), T0)).unwrap();
+    world.stored().log.clear();
+    world
+}
+
+/// A world with the charge `c-2`, not confirmed since [`T0`].
+fn creating_world() -> World {
+    let world = World::new();
+    world.apply(&state::begin(new_charge(2), T0)).unwrap();
+    world.stored().log.clear();
+    world
+}
+
+fn only(world: &World) -> pix_domain::charges::Charge {
+    let stored = world.stored();
+    assert_eq!(stored.book.charges.len(), 1);
+    stored.book.charges[0].clone()
+}
+
+#[tokio::test]
+async fn what_the_provider_says_decides_what_is_stored() {
+    for (answer, stored, told) in [
+        (Ok(ticket()), Some("pending"), None),
+        (Err(unavailable()), None, Some(ServiceError::ProviderUnavailable)),
+        (Err(indeterminate()), Some("creating"), Some(ServiceError::ProviderTimeout)),
+        (
+            Err(rejected()),
+            Some("failed"),
+            Some(ServiceError::ProviderRejected { code: failure().code, message: failure().message }),
+        ),
+    ] {
+        let world = World::new();
+        let made = service(&world, making(vec![answer])).create(command()).await;
+        assert_eq!(made.err(), told);
+        let found = world.stored().book.charges.first().map(|charge| charge.state.name());
+        assert_eq!(found, stored);
+    }
+}
+
+#[tokio::test]
+async fn a_charge_is_made_again_under_the_same_reference_until_it_is_confirmed() {
+    let world = World::new();
+    let references = Arc::new(Mutex::new(Vec::new()));
+    let mut provider = MockSettlementProvider::new();
+    let seen = references.clone();
+    provider.expect_create_charge().times(3).returning(move |order| {
+        let mut seen = seen.lock().unwrap();
+        seen.push(order.reference);
+        if seen.len() < 3 { Err(indeterminate()) } else { Ok(ticket()) }
+    });
+    let service = service(&world, provider);
+    for _ in 0..2 {
+        assert_eq!(service.create(command()).await, Err(ServiceError::ProviderTimeout));
+    }
+    let made = service.create(command()).await.unwrap();
+    assert!(matches!(made, Outcome::Replayed(charge) if charge.state == ChargeState::Pending));
+    let references = references.lock().unwrap();
+    assert!(references.iter().all(|reference| *reference == references[0]));
+    assert_eq!(only(&world).reference(), references[0]);
+}
+
+#[tokio::test]
+async fn a_refusal_sticks_to_its_handle() {
+    let world = World::new();
+    let service = service(&world, making(vec![Err(rejected())]));
+    assert!(service.create(command()).await.is_err());
+    let again = service.create(command()).await.unwrap();
+    assert!(matches!(again, Outcome::Replayed(charge) if matches!(charge.state, ChargeState::Failed(_))));
+}
+
+#[tokio::test]
+async fn the_same_handle_with_another_body_is_refused() {
+    let key = Some(IdempotencyKey::parse("k-1").unwrap());
+    for (first, refusal) in [
+        (command(), ServiceError::ExternalIdConflict),
+        (
+            CreateCharge { idempotency_key: key, external_id: None, ..command() },
+            ServiceError::IdempotencyMismatch,
+        ),
+    ] {
+        let world = World::new();
+        let service = service(&world, making(vec![Ok(ticket())]));
+        let made = service.create(first.clone()).await.unwrap().into_inner();
+        assert_eq!(service.create(first.clone()).await, Ok(Outcome::Replayed(made)));
+        for other in [
+            CreateCharge { amount: amount(1), ..first.clone() },
+            CreateCharge { expires_in: LIFE * 2, ..first.clone() },
+        ] {
+            assert_eq!(service.create(other).await, Err(refusal.clone()));
+        }
+    }
+}
+
+#[tokio::test]
+async fn of_two_at_once_with_one_name_both_get_the_first() {
+    let world = World::new();
+    let mut winner = new_charge(5);
+    winner.external_id = name("c-2");
+    world.script([Write::After(Box::new(move |world| {
+        world.apply(&state::open(winner, ticket(), T0)).unwrap();
+    }))]);
+    let made = service(&world, making(vec![Ok(ticket())])).create(command()).await.unwrap();
+    assert_eq!(made, Outcome::Replayed(world.charge(5)));
+    assert_eq!(only(&world).id, ChargeId(Uuid::from_u128(5)));
+}
+
+#[tokio::test]
+async fn a_lost_answer_of_the_store_is_resolved_by_reading() {
+    let world = World::new();
+    world.script([Write::Lost(Box::new(|_| ()))]);
+    let made = service(&world, making(vec![Ok(ticket())])).create(command()).await.unwrap();
+    assert_eq!(made, Outcome::Created(only(&world)));
+
+    let world = World::new();
+    world.script([Write::Refused(ApplyError::Store(StoreError::Unknown("connection lost".into())))]);
+    let refused = service(&world, making(vec![Ok(ticket())])).create(command()).await;
+    assert_eq!(refused, Err(ServiceError::Store(StoreError::Unavailable("connection lost".into()))));
+}
+
+#[tokio::test]
+async fn a_payment_is_credited_with_the_fee_that_held_when_the_charge_was_made() {
+    let world = live_world();
+    let service = service(&world, knowing(Ok(Some(received(vec![payment(1, PAID_CENTS)])))));
+    let (charge, _) = service.refresh(INTEGRATOR, id()).await.unwrap();
+    assert_eq!(credited(&charge).fee, cents(10), "version 1 takes 10 centavos, version 7 in force takes 70");
+    assert_eq!(world.available(), PAID_CENTS - 10);
+    let fresh = World::new();
+    let made = self::service(&fresh, making(vec![Ok(ticket())])).create(command()).await.unwrap();
+    assert_eq!(made.into_inner().fee_version, 7);
+}
+
+#[tokio::test]
+async fn each_pix_is_credited_once_however_often_it_is_reported() {
+    let world = live_world();
+    let twice = vec![payment(1, PAID_CENTS), payment(1, PAID_CENTS), payment(2, 500)];
+    let service = service(&world, knowing(Ok(Some(received(twice)))));
+    for _ in 0..3 {
+        let _ = service.refresh(INTEGRATOR, id()).await.unwrap();
+    }
+    assert_eq!(world.available(), PAID_CENTS + 500 - 20);
+    assert_eq!((credited(&only(&world)).payments, world.findings()), (2, vec!["paid_again"]));
+}
+
+#[tokio::test]
+async fn a_pix_that_another_worker_credits_meanwhile_is_credited_once() {
+    let credit = |number: u32| {
+        move |world: &World| {
+            let paid = world.charge(2).pay(payment(number, PAID_CENTS), &fixed_fee(10), world.now());
+            world.apply(&next(paid)).unwrap();
+        }
+    };
+    for (number, write) in [
+        (1, Write::After(Box::new(credit(1)))),
+        (2, Write::After(Box::new(credit(2)))),
+        (1, Write::Lost(Box::new(|_| ()))),
+        (2, Write::Lost(Box::new(|_| ()))),
+    ] {
+        let world = live_world();
+        if number == 2 {
+            credit(1)(&world);
+        }
+        let before = world.available();
+        world.script([write]);
+        let service = service(&world, knowing(Ok(Some(received(vec![payment(number, PAID_CENTS)])))));
+        let _ = service.refresh(INTEGRATOR, id()).await.unwrap();
+        assert_eq!(world.available() - before, PAID_CENTS - 10);
+    }
+}
+
+#[tokio::test]
+async fn a_pix_of_another_charge_is_not_credited_again() {
+    let world = live_world();
+    world.paid_charge(1, 500);
+    let service = service(&world, knowing(Ok(Some(received(vec![payment(1, PAID_CENTS)])))));
+    let (charge, _) = service.refresh(INTEGRATOR, id()).await.unwrap();
+    assert_eq!((charge.credited, world.available()), (None, 500));
+}
+
+#[tokio::test]
+async fn a_late_payment_is_credited_and_a_removal_is_noted() {
+    let world = live_world();
+    let removed = ChargeReport { canceled: true, ..received(vec![]) };
+    let _ = service(&world, knowing(Ok(Some(removed)))).refresh(INTEGRATOR, id()).await.unwrap();
+    assert_eq!(world.charge(2).state, ChargeState::Canceled);
+    let paid = ChargeReport { canceled: true, ..received(vec![payment(1, PAID_CENTS)]) };
+    let _ = service(&world, knowing(Ok(Some(paid)))).refresh(INTEGRATOR, id()).await.unwrap();
+    assert_eq!(world.charge(2).state, ChargeState::Paid);
+    assert!(credited(&world.charge(2)).late);
+}
+
+#[tokio::test]
+async fn a_charge_expires_only_when_the_provider_was_asked_after_its_time() {
+    let ask = async |answer, waited: Duration| {
+        let world = live_world();
+        world.wait(waited);
+        let _ = service(&world, knowing(answer)).refresh(INTEGRATOR, id()).await.unwrap();
+        world.charge(2).state.name()
+    };
+    let just_before = LIFE.checked_sub(Duration::from_micros(1)).unwrap();
+    assert_eq!(ask(Ok(Some(received(vec![]))), just_before).await, "pending");
+    assert_eq!(ask(Ok(Some(received(vec![]))), LIFE).await, "expired");
+    assert_eq!(ask(Ok(None), LIFE).await, "expired");
+    assert_eq!(ask(Err(unavailable()), LIFE * 9).await, "pending", "it could not be asked");
+    assert_eq!(ask(Ok(Some(received(vec![payment(1, 1)]))), LIFE).await, "paid");
+}
+
+#[tokio::test]
+async fn an_answer_given_before_its_time_was_over_does_not_expire_a_charge() {
+    let world = live_world();
+    world.wait(LIFE.checked_sub(Duration::from_secs(1)).unwrap());
+    let (here, mut provider) = (world.clone(), MockSettlementProvider::new());
+    provider.expect_consult_charge().returning(move |_| {
+        here.wait_secs(2);
+        Ok(Some(received(vec![])))
+    });
+    let _ = service(&world, provider).refresh(INTEGRATOR, id()).await.unwrap();
+    assert_eq!(world.charge(2).state, ChargeState::Pending);
+}
+
+#[tokio::test]
+async fn a_charge_that_the_provider_does_not_know_is_made_until_its_time_is_over() {
+    for (waited, made, expected) in [
+        (Duration::from_secs(5), Some(Ok(ticket())), "pending"),
+        (Duration::from_secs(5), Some(Err(rejected())), "failed"),
+        // Nobody waits for it: trouble is no error, it is asked again later.
+        (Duration::from_secs(5), Some(Err(unavailable())), "creating"),
+        (Duration::from_secs(5), Some(Err(indeterminate())), "creating"),
+        (LIFE, None, "failed"),
+    ] {
+        let world = creating_world();
+        world.wait(waited);
+        let mut provider = making(made.into_iter().collect());
+        provider.expect_consult_charge().returning(|_| Ok(None));
+        let (charge, _) = service(&world, provider).refresh(INTEGRATOR, id()).await.unwrap();
+        assert_eq!(charge.state.name(), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_charge_that_the_provider_made_without_our_knowing_goes_live_and_is_credited() {
+    let world = creating_world();
+    let mut provider = making(vec![Ok(ticket())]);
+    provider.expect_consult_charge().returning(|_| Ok(Some(received(vec![payment(1, PAID_CENTS)]))));
+    let (charge, _) = service(&world, provider).refresh(INTEGRATOR, id()).await.unwrap();
+    assert_eq!((charge.state, charge.ticket), (ChargeState::Paid, Some(ticket())));
+    assert_eq!(world.available(), PAID_CENTS - 10);
+}
+
+#[tokio::test]
+async fn a_live_charge_is_asked_about_seldom_and_at_its_expiry() {
+    let due_after = async |waited_secs: u64, attempts: u32| {
+        let world = live_world();
+        world.wait_secs(waited_secs);
+        let provider = knowing(Ok(Some(received(vec![]))));
+        let resource = world.charge(2).resource();
+        let service = TransactionService::new(world.ports(provider));
+        service.follow_up(FollowUp { resource, attempts }).await.unwrap();
+        let due: Option<Timestamp> = world.stored().follow_ups.get(&resource).copied();
+        due.map(|due| due.since(world.now()))
+    };
+    assert_eq!(due_after(60, 1).await, Some(Duration::from_mins(5)));
+    assert_eq!(due_after(360, 2).await, Some(Duration::from_mins(15)));
+    assert_eq!(due_after(2_940, 3).await, Some(Duration::from_mins(1)), "the code ends in a minute");
+    assert_eq!(due_after(3_000, 4).await, None, "expired: never again");
+}

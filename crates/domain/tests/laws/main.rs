@@ -1,0 +1,30 @@
+//! The money laws of the domain, tested from outside, as an embedder sees it.
+//!
+//! | Module | What it holds to |
+//! |---|---|
+//! | `states` | every verb in every state does what the tables of the state machines say |
+//! | `walks` | whatever happens in whatever order, the books stay right |
+//! | `withdrawals`, `refunds`, `charges`, `credentials` | the use cases, over mocked ports |
+//! | `races` | two that work on one record at once |
+//! | `audit` | the proof finds every kind of difference |
+
+#[cfg(test)]
+mod audit;
+#[cfg(test)]
+mod charges;
+#[cfg(test)]
+mod credentials;
+#[cfg(test)]
+mod races;
+#[cfg(test)]
+mod refunds;
+#[cfg(test)]
+mod samples;
+#[cfg(test)]
+mod states;
+#[cfg(test)]
+mod walks;
+#[cfg(test)]
+mod withdrawals;
+#[cfg(test)]
+mod world;

@@ -1,0 +1,439 @@
+//! The use cases of withdrawals.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mockall::Sequence;
+use pix_domain::credentials::IntegratorStatus;
+use pix_domain::error::{ApplyError, ServiceError, StoreError};
+use pix_domain::ids::WithdrawalId;
+use pix_domain::ports::Outcome;
+use pix_domain::provider::{MockSettlementProvider, OutgoingReport, Progress, ProviderError};
+use pix_domain::schedule::{NEEDS_REVIEW_AFTER, QUEUE_MAX_AGE};
+use pix_domain::text::IdempotencyKey;
+use pix_domain::transition::{EventKind, MockTransitionStore};
+use pix_domain::withdrawals::service::{CreateWithdrawal, WithdrawalService};
+use pix_domain::withdrawals::{OutgoingState, Withdrawal, state};
+
+use crate::samples::*;
+use crate::world::{World, Write};
+
+pub const FUNDS_CENTS: i64 = 5_000;
+const TOTAL_CENTS: i64 = 1_000 + FEE_CENTS;
+
+pub fn command() -> CreateWithdrawal {
+    CreateWithdrawal {
+        integrator_id: INTEGRATOR,
+        integrator_status: IntegratorStatus::Active,
+        external_id: Some(name("w-1")),
+        idempotency_key: None,
+        amount: amount(1_000),
+        payee: payee(),
+        description: None,
+        postback_url: None,
+    }
+}
+
+/// A provider that gives this answer to one `send_payment`, and is asked nothing else.
+fn answering(world: &World, answer: Result<OutgoingReport, ProviderError>) -> MockSettlementProvider {
+    let (world, mut provider) = (world.clone(), MockSettlementProvider::new());
+    provider.expect_send_payment().times(1).returning(move |_| {
+        world.note("send");
+        answer.clone()
+    });
+    provider
+}
+
+/// A provider that answers every question about a payment so, and must not send anything.
+fn knowing(
+    answer: Result<Option<OutgoingReport>, ProviderError>,
+    horizon: Option<Duration>,
+) -> MockSettlementProvider {
+    let mut provider = MockSettlementProvider::new();
+    provider.expect_consult_payment().returning(move |_| answer.clone());
+    provider.expect_not_found_is_proof_after().returning(move || horizon);
+    provider
+}
+
+fn service(world: &World, provider: MockSettlementProvider) -> WithdrawalService {
+    WithdrawalService::new(world.ports(provider))
+}
+
+/// A world in which the withdrawal was accepted at [`T0`] and came to this by these verbs.
+pub fn world_in(
+    steps: &[fn(Withdrawal, pix_domain::time::Timestamp) -> pix_domain::transition::Step],
+) -> World {
+    let world = World::with_available(FUNDS_CENTS);
+    world.apply(&state::accept(new_withdrawal(1), T0, GRACE).unwrap()).unwrap();
+    for step in steps {
+        world.apply(&next(step(world.withdrawal(), world.now()))).unwrap();
+    }
+    world.stored().log.clear();
+    world
+}
+
+fn id() -> WithdrawalId {
+    new_withdrawal(1).id
+}
+
+fn accept(withdrawal: Withdrawal, now: pix_domain::time::Timestamp) -> pix_domain::transition::Step {
+    withdrawal.accepted(report(Progress::Accepted), now)
+}
+
+fn complete(withdrawal: Withdrawal, now: pix_domain::time::Timestamp) -> pix_domain::transition::Step {
+    withdrawal.complete(report(Progress::Completed), now)
+}
+
+#[tokio::test]
+async fn the_intent_is_stored_before_the_provider_is_called() {
+    let world = World::with_available(FUNDS_CENTS);
+    let mut order = Sequence::new();
+    let (mut store, mut provider) = (MockTransitionStore::new(), MockSettlementProvider::new());
+    let here = world.clone();
+    store.expect_apply().times(1).in_sequence(&mut order).returning(move |transition| {
+        assert_eq!(transition.writes[0].event, EventKind::WithdrawalCreated);
+        here.apply(&transition)
+    });
+    let here = world.clone();
+    provider.expect_send_payment().times(1).in_sequence(&mut order).returning(move |order| {
+        assert_eq!(here.held(), TOTAL_CENTS, "the money is held while it is being sent");
+        assert_eq!(
+            order.reference,
+            here.withdrawal().reference(),
+            "our id is the provider's idempotency key"
+        );
+        Ok(report(Progress::Accepted))
+    });
+    let here = world.clone();
+    store.expect_apply().times(1).in_sequence(&mut order).returning(move |transition| {
+        assert_eq!(transition.writes[0].event, EventKind::WithdrawalAccepted);
+        here.apply(&transition)
+    });
+    let mut ports = world.ports(provider);
+    ports.stores.transitions = Arc::new(store);
+    let made = WithdrawalService::new(ports).create(command()).await.unwrap();
+    assert!(matches!(made, Outcome::Created(withdrawal) if withdrawal.state == OutgoingState::Accepted));
+}
+
+#[tokio::test]
+async fn what_is_known_after_the_call_decides_where_the_money_is() {
+    let cases = [
+        (Ok(report(Progress::Completed)), "completed", 0, FUNDS_CENTS - TOTAL_CENTS),
+        (Ok(report(Progress::Accepted)), "accepted", TOTAL_CENTS, FUNDS_CENTS - TOTAL_CENTS),
+        (Ok(report(Progress::Failed { code: "x".into(), message: "no".into() })), "failed", 0, FUNDS_CENTS),
+        (Ok(report(Progress::Returned(cents(1_000)))), "returned", 0, FUNDS_CENTS - FEE_CENTS),
+        (Err(rejected()), "failed", 0, FUNDS_CENTS),
+        (Err(unavailable()), "queued", TOTAL_CENTS, FUNDS_CENTS - TOTAL_CENTS),
+        (Err(indeterminate()), "uncertain", TOTAL_CENTS, FUNDS_CENTS - TOTAL_CENTS),
+    ];
+    for (answer, expected, held, available) in cases {
+        let world = World::with_available(FUNDS_CENTS);
+        let made = service(&world, answering(&world, answer)).create(command()).await.unwrap();
+        assert!(matches!(&made, Outcome::Created(withdrawal) if *withdrawal == world.withdrawal()));
+        let withdrawal = world.withdrawal();
+        assert_eq!(withdrawal.state.name(), expected);
+        assert_eq!((world.held(), world.available()), (held, available), "{expected}");
+        assert_eq!((withdrawal.fee.get(), withdrawal.fee_version), (FEE_CENTS, 7), "the fee in force");
+        if let OutgoingState::Failed(why) = &withdrawal.state {
+            assert!(!why.code.is_empty());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_lost_answer_to_the_intent_is_resolved_by_reading_and_sends_once() {
+    let world = World::with_available(FUNDS_CENTS);
+    world.script([Write::Lost(Box::new(|_| ()))]);
+    let made = service(&world, answering(&world, Ok(report(Progress::Completed)))).create(command()).await;
+    assert_eq!(made.unwrap().into_inner().state, OutgoingState::Completed);
+    assert_eq!(world.log(), ["apply withdrawal.created", "send", "apply withdrawal.completed"]);
+}
+
+#[tokio::test]
+async fn an_intent_that_was_not_stored_is_not_sent() {
+    for error in [
+        StoreError::Unknown("connection lost".into()),
+        StoreError::Unavailable("no connection".into()),
+        StoreError::Rejected("schema".into()),
+    ] {
+        let world = World::with_available(FUNDS_CENTS);
+        world.script([Write::Refused(ApplyError::Store(error.clone()))]);
+        let refused = service(&world, MockSettlementProvider::new()).create(command()).await.unwrap_err();
+        let expected = match error {
+            StoreError::Unknown(why) => StoreError::Unavailable(why),
+            other => other,
+        };
+        assert_eq!(refused, ServiceError::Store(expected));
+        assert_eq!((world.available(), world.log().len()), (FUNDS_CENTS, 0));
+    }
+}
+
+#[tokio::test]
+async fn an_outcome_is_written_again_until_it_is() {
+    let lost = || ApplyError::Store(StoreError::Unknown("connection lost".into()));
+    for first in [Write::Refused(ApplyError::Stale), Write::Refused(lost()), Write::Lost(Box::new(|_| ()))] {
+        let world = World::with_available(FUNDS_CENTS);
+        world.script([Write::Done, first]);
+        service(&world, answering(&world, Err(indeterminate()))).create(command()).await.unwrap();
+        assert_eq!(world.withdrawal().state, OutgoingState::Uncertain);
+        assert_eq!(world.log(), ["apply withdrawal.created", "send", "apply withdrawal.uncertain"]);
+    }
+}
+
+#[tokio::test]
+async fn what_was_sent_and_could_not_be_recorded_is_not_told_as_an_error() {
+    for answer in [Ok(report(Progress::Completed)), Err(indeterminate()), Err(unavailable()), Err(rejected())]
+    {
+        let world = World::with_available(FUNDS_CENTS);
+        let down = || Write::Refused(ApplyError::Store(StoreError::Unavailable("no connection".into())));
+        world.script([Write::Done, down()]);
+        let made = service(&world, answering(&world, answer)).create(command()).await;
+        let Ok(Outcome::Created(withdrawal)) = made else { panic!("{made:?}: the client would send again") };
+        assert_eq!(withdrawal.state, OutgoingState::Submitting);
+        assert_eq!(withdrawal, world.withdrawal());
+        assert_eq!(world.held(), TOTAL_CENTS);
+    }
+}
+
+#[tokio::test]
+async fn the_same_handle_with_the_same_body_finds_the_first_and_sends_nothing() {
+    let key = |text: &str| Some(IdempotencyKey::parse(text).unwrap());
+    let by_key = CreateWithdrawal { external_id: None, idempotency_key: key("k-1"), ..command() };
+    let by_both = CreateWithdrawal { idempotency_key: key("k-1"), ..command() };
+    for first in [command(), by_key, by_both] {
+        let world = World::with_available(FUNDS_CENTS);
+        let service = service(&world, answering(&world, Ok(report(Progress::Accepted))));
+        let made = service.create(first.clone()).await.unwrap().into_inner();
+        // Even a suspended integrator may learn what became of it.
+        let again = CreateWithdrawal { integrator_status: IntegratorStatus::Suspended, ..first.clone() };
+        assert_eq!(service.create(again).await, Ok(Outcome::Replayed(made)));
+        let other = CreateWithdrawal { amount: amount(999), ..first.clone() };
+        let refused = service.create(other).await.unwrap_err();
+        let expected = match first.idempotency_key {
+            Some(_) => ServiceError::IdempotencyMismatch,
+            None => ServiceError::ExternalIdConflict,
+        };
+        assert_eq!(refused, expected);
+        assert_eq!(world.held(), TOTAL_CENTS);
+    }
+}
+
+#[tokio::test]
+async fn a_name_made_by_us_is_not_a_name_given() {
+    let world = World::with_available(FUNDS_CENTS);
+    let key = Some(IdempotencyKey::parse("k-1").unwrap());
+    let service = service(&world, answering(&world, Ok(report(Progress::Accepted))));
+    let nameless = CreateWithdrawal { external_id: None, idempotency_key: key.clone(), ..command() };
+    let made = service.create(nameless).await.unwrap().into_inner();
+    assert!(made.external_id.as_str().starts_with("wdr-") && !made.external_id_given);
+    let named = CreateWithdrawal { external_id: Some(made.external_id), idempotency_key: key, ..command() };
+    assert_eq!(service.create(named).await, Err(ServiceError::IdempotencyMismatch));
+}
+
+#[tokio::test]
+async fn of_two_at_once_with_one_handle_one_sends_and_both_get_it() {
+    let winner = |world: &World| {
+        world.apply(&state::accept(new_withdrawal(1), T0, GRACE).unwrap()).unwrap();
+    };
+    // However the store words it: a doubled name, or no money left after the other one took it.
+    for beaten in
+        [Write::After(Box::new(winner)), Write::Beaten(Box::new(winner), ApplyError::InsufficientFunds)]
+    {
+        let world = World::with_available(TOTAL_CENTS);
+        world.script([beaten]);
+        let made = service(&world, MockSettlementProvider::new()).create(command()).await;
+        assert_eq!(made, Ok(Outcome::Replayed(world.withdrawal())));
+        assert_eq!(world.log(), ["apply withdrawal.created"]);
+    }
+}
+
+#[tokio::test]
+async fn no_money_or_no_right_leaves_nothing_behind() {
+    let world = World::with_available(TOTAL_CENTS - 1);
+    let service = service(&world, MockSettlementProvider::new());
+    assert_eq!(service.create(command()).await, Err(ServiceError::InsufficientBalance));
+    let suspended = CreateWithdrawal { integrator_status: IntegratorStatus::Suspended, ..command() };
+    assert_eq!(service.create(suspended).await, Err(ServiceError::IntegratorSuspended));
+    assert_eq!((world.available(), world.log().len()), (TOTAL_CENTS - 1, 0));
+}
+
+#[tokio::test]
+async fn an_intent_whose_sender_was_held_up_past_the_grace_is_queued_and_not_sent() {
+    let world = World::with_available(FUNDS_CENTS);
+    world.script([Write::After(Box::new(|world| world.wait(GRACE + Duration::from_micros(1))))]);
+    let made = service(&world, MockSettlementProvider::new()).create(command()).await.unwrap();
+    assert_eq!(made.into_inner().state, OutgoingState::Queued);
+    assert_eq!(world.held(), TOTAL_CENTS);
+}
+
+#[tokio::test]
+async fn not_known_is_proof_only_past_the_horizon_when_asked_twice_and_never_accepted() {
+    type Steps = &'static [fn(Withdrawal, pix_domain::time::Timestamp) -> pix_domain::transition::Step];
+    const LOST: Steps = &[Withdrawal::lose_sight];
+    const LOST_FOR_LONG: Steps = &[Withdrawal::lose_sight, Withdrawal::ask_for_review];
+    const TAKEN: Steps = &[accept];
+    const TAKEN_FOR_LONG: Steps = &[accept, Withdrawal::ask_for_review];
+    const NEVER_SENT: Steps = &[Withdrawal::queue];
+    let horizon = Some(Duration::from_mins(1));
+    let proven_secs = 80; // The horizon counts from the last moment at which it could have been sent.
+    for (steps, horizon, waited_secs, attempts, expected) in [
+        (LOST, horizon, proven_secs, 2, "failed"),
+        (LOST_FOR_LONG, horizon, proven_secs, 2, "failed"),
+        (&[] as Steps, horizon, proven_secs, 2, "failed"),
+        (LOST, horizon, proven_secs - 1, 2, "uncertain"),
+        (LOST, horizon, proven_secs, 1, "uncertain"),
+        (LOST, horizon, proven_secs, 0, "uncertain"),
+        (LOST, None, proven_secs, 100, "uncertain"),
+        (LOST_FOR_LONG, None, 3_600, 100, "needs_review"),
+        (TAKEN, horizon, proven_secs, 100, "accepted"),
+        (TAKEN_FOR_LONG, horizon, proven_secs, 100, "needs_review"),
+        (NEVER_SENT, horizon, proven_secs, 100, "queued"),
+        (&[] as Steps, horizon, 19, 100, "submitting"),
+        (&[] as Steps, horizon, 20, 100, "uncertain"),
+        (&[] as Steps, None, proven_secs, 100, "uncertain"),
+    ] {
+        let world = world_in(steps);
+        world.wait_secs(waited_secs);
+        let service = service(&world, knowing(Ok(None), horizon));
+        let (after, answer) = service.refresh(INTEGRATOR, id(), attempts).await.unwrap();
+        assert_eq!(answer, Ok(None));
+        assert_eq!(after.state.name(), expected, "{horizon:?} {waited_secs} {attempts}");
+        assert_eq!(after, world.withdrawal());
+        assert_eq!(world.held(), if expected == "failed" { 0 } else { TOTAL_CENTS });
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_cannot_be_asked_changes_nothing() {
+    for error in [unavailable(), indeterminate(), rejected()] {
+        let world = world_in(&[Withdrawal::lose_sight]);
+        world.wait_secs(3_000);
+        let service = service(&world, knowing(Err(error.clone()), Some(Duration::ZERO)));
+        let (after, answer) = service.refresh(INTEGRATOR, id(), 50).await.unwrap();
+        assert_eq!((after.state, answer), (OutgoingState::Uncertain, Err(error)));
+        assert_eq!((world.held(), world.log().len()), (TOTAL_CENTS, 0));
+    }
+}
+
+#[tokio::test]
+async fn after_65_minutes_an_operator_is_to_look_and_once_is_enough() {
+    type Verb = fn(Withdrawal, pix_domain::time::Timestamp) -> pix_domain::transition::Step;
+    let just_before = NEEDS_REVIEW_AFTER.checked_sub(Duration::from_micros(1)).unwrap();
+    for (steps, answer) in [
+        (&[] as &[Verb], Err(unavailable())),
+        (&[Withdrawal::lose_sight], Ok(None)),
+        (&[accept], Ok(Some(report(Progress::Accepted)))),
+        (&[Withdrawal::lose_sight], Ok(Some(report(Progress::Accepted)))),
+    ] {
+        let world = world_in(steps);
+        let service = service(&world, knowing(answer, None));
+        world.wait(just_before);
+        let _ = service.refresh(INTEGRATOR, id(), 1).await.unwrap();
+        assert_ne!(world.withdrawal().state, OutgoingState::NeedsReview);
+        world.wait(Duration::from_micros(1));
+        let _ = service.refresh(INTEGRATOR, id(), 1).await.unwrap();
+        assert_eq!(world.withdrawal().state, OutgoingState::NeedsReview);
+        let version = world.withdrawal().version;
+        for attempts in 1..5 {
+            world.wait_secs(900);
+            let _ = service.refresh(INTEGRATOR, id(), attempts).await.unwrap();
+        }
+        assert_eq!(world.withdrawal().version, version, "no news, no event");
+        assert_eq!(world.held(), TOTAL_CENTS);
+    }
+}
+
+#[tokio::test]
+async fn what_was_not_sent_is_sent_again_until_it_is_too_old_and_then_released() {
+    let world = world_in(&[Withdrawal::queue]);
+    world.wait(QUEUE_MAX_AGE.checked_sub(Duration::from_micros(1)).unwrap());
+    let sender = service(&world, answering(&world, Err(unavailable())));
+    let after = sender.follow_up(INTEGRATOR, id(), 1).await.unwrap();
+    assert_eq!((after.state, after.submitted_at), (OutgoingState::Queued, world.now()));
+    world.wait(Duration::from_micros(1));
+    let after = service(&world, MockSettlementProvider::new()).follow_up(INTEGRATOR, id(), 1).await.unwrap();
+    assert!(matches!(&after.state, OutgoingState::Failed(why) if why.code == "provider_unavailable"));
+    assert_eq!((world.held(), world.available()), (0, FUNDS_CENTS));
+}
+
+#[tokio::test]
+async fn what_is_queued_is_stored_as_being_sent_before_it_is() {
+    let world = world_in(&[Withdrawal::queue]);
+    let service = service(&world, answering(&world, Ok(report(Progress::Completed))));
+    service.follow_up(INTEGRATOR, id(), 1).await.unwrap();
+    assert_eq!(world.log(), ["apply withdrawal.submitting", "send", "apply withdrawal.completed"]);
+}
+
+#[tokio::test]
+async fn who_could_not_take_it_out_of_the_queue_does_not_send_it() {
+    for error in [
+        ApplyError::Stale,
+        ApplyError::Store(StoreError::Unknown("connection lost".into())),
+        ApplyError::Store(StoreError::Unavailable("no connection".into())),
+    ] {
+        let world = world_in(&[Withdrawal::queue]);
+        world.script([Write::Refused(error)]);
+        let service = service(&world, MockSettlementProvider::new());
+        let _ = service.follow_up(INTEGRATOR, id(), 1).await;
+        assert_eq!(world.withdrawal().state, OutgoingState::Queued);
+    }
+}
+
+#[tokio::test]
+async fn what_the_provider_has_is_never_sent_again_though_we_thought_it_was_not_sent() {
+    for (progress, expected) in [
+        (Progress::Accepted, OutgoingState::Accepted),
+        (Progress::Completed, OutgoingState::Completed),
+        (Progress::Returned(cents(1_000)), OutgoingState::Returned),
+    ] {
+        let world = world_in(&[Withdrawal::queue]);
+        let service = service(&world, knowing(Ok(Some(report(progress))), None));
+        let _ = service.refresh(INTEGRATOR, id(), 0).await.unwrap();
+        assert_eq!(world.withdrawal().state, expected);
+        assert_eq!(world.findings().len(), 1, "an operator is told");
+        // The mocked provider would panic if it were asked to send.
+        service.follow_up(INTEGRATOR, id(), 1).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_report_against_what_is_final_is_a_finding_and_moves_nothing() {
+    type Verb = fn(Withdrawal, pix_domain::time::Timestamp) -> pix_domain::transition::Step;
+    let fail: Verb = |withdrawal, now| withdrawal.fail(failure(), now);
+    let failed = || Progress::Failed { code: "x".into(), message: "no".into() };
+    for (steps, progress, code) in [
+        (vec![fail], Progress::Completed, "completed_though_not_sent"),
+        (vec![fail], Progress::Accepted, "accepted_though_not_sent"),
+        (vec![fail], Progress::Returned(cents(5)), "completed_though_not_sent"),
+        (vec![Withdrawal::queue, Withdrawal::cancel], Progress::Completed, "completed_though_not_sent"),
+        (vec![complete], failed(), "failed_though_completed"),
+        (vec![complete], Progress::Returned(cents(1_001)), "returned_more_than_sent"),
+    ] {
+        let world = world_in(&steps);
+        let before = (world.withdrawal(), world.available(), world.held());
+        let service = service(&world, knowing(Ok(Some(report(progress))), None));
+        let _ = service.refresh(INTEGRATOR, id(), 0).await.unwrap();
+        assert_eq!((world.withdrawal(), world.available(), world.held()), before);
+        assert_eq!(world.findings(), [code]);
+    }
+}
+
+#[tokio::test]
+async fn what_comes_back_is_credited_once() {
+    let world = world_in(&[complete]);
+    let service = service(&world, knowing(Ok(Some(report(Progress::Returned(cents(400))))), None));
+    for _ in 0..3 {
+        let _ = service.refresh(INTEGRATOR, id(), 0).await.unwrap();
+    }
+    assert_eq!(world.available(), FUNDS_CENTS - TOTAL_CENTS + 400);
+    assert_eq!(world.withdrawal().returned, cents(400));
+}
+
+#[tokio::test]
+async fn another_integrators_withdrawal_does_not_exist() {
+    let world = world_in(&[]);
+    let service = service(&world, MockSettlementProvider::new());
+    assert_eq!(service.get(OTHER, id()).await, Err(ServiceError::NotFound));
+    assert_eq!(service.refresh(OTHER, id(), 0).await.unwrap_err(), ServiceError::NotFound);
+    assert_eq!(service.follow_up(OTHER, id(), 0).await, Err(ServiceError::NotFound));
+}

@@ -1,0 +1,255 @@
+//! The classic v2 contract, from our side: JSON over POST, a bearer token, our reference as `external_id`.
+//!
+//! An operation is one pipeline, [`ClassicV2Provider::call`]: a turn → a token → one POST → on 401 a new token and the
+//! same POST once more → the verdict of the table in `classify.rs`. Then, if it was done, `read.rs` says whether the
+//! answer is about us. It must never know why money is moved.
+
+mod read;
+mod wire;
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pix_domain::provider::{
+    ChargeOrder, ChargeReport, Inquiry, OutgoingReport, PaymentOrder, ProviderBody, ProviderError, Reference,
+    RefundOrder, SettlementProvider, Ticket,
+};
+use reqwest::{Client, Url};
+use secrecy::ExposeSecret;
+use serde::Serialize;
+
+use crate::bulkhead::Bulkhead;
+use crate::classify::{Operation, Refusal, Verdict, classify};
+use crate::config::{ClassicV2Config, SetupError};
+use crate::http::{Answer, Fault, HttpClientConfig, Trust, http_client, post};
+use crate::token::{Token, Tokens};
+use read::{Direction, Expected};
+
+const TOKEN_PATH: &str = "/v2/oauth/token";
+const CHARGE_PATH: &str = "/v2/pix/qrcode";
+const PAYMENT_PATH: &str = "/v2/pix/payment";
+const REFUND_PATH: &str = "/v2/pix/refund";
+const CONSULT_PATH: &str = "/v2/consult-transaction";
+
+/// A settlement provider that speaks the classic v2 contract.
+pub struct ClassicV2Provider {
+    name: String,
+    base: Url,
+    callback_url: Option<String>,
+    http: Client,
+    tokens: Tokens,
+    bulkhead: Bulkhead,
+    not_found_is_proof_after: Option<Duration>,
+}
+
+impl fmt::Debug for ClassicV2Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClassicV2Provider").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl ClassicV2Provider {
+    /// A provider with these settings. Nothing is sent before the first operation.
+    pub fn new(config: ClassicV2Config) -> Result<Self, SetupError> {
+        config.validate()?;
+        let base = config.base()?;
+        let encrypted = base.scheme() == "https";
+        let http = http_client(&HttpClientConfig {
+            https_only: encrypted,
+            trust: if encrypted { Trust::System } else { Trust::Nobody },
+            connect_timeout: config.connect_timeout,
+            total_timeout: config.call_timeout,
+        })?;
+        let bulkhead = Bulkhead::new(&config);
+        let tokens = Tokens::new(
+            http.clone(),
+            at(&base, TOKEN_PATH),
+            config.client_id,
+            config.client_secret,
+            config.token_timeout,
+        );
+        Ok(Self {
+            name: config.name,
+            base,
+            callback_url: config.callback_base,
+            http,
+            tokens,
+            bulkhead,
+            not_found_is_proof_after: config.not_found_is_proof_after,
+        })
+    }
+
+    /// Asks, and says what is proven: the answer's body, or `None` when the provider doesn't know the transaction.
+    async fn call(
+        &self,
+        operation: Operation,
+        reference: Reference,
+        body: &(impl Serialize + Sync),
+    ) -> Result<Option<String>, ProviderError> {
+        let Ok(body) = serde_json::to_string(body) else {
+            return Err(self.unavailable("the request can't be written"));
+        };
+        let Some(_turn) = self.bulkhead.enter(operation).await else {
+            return Err(self.unavailable("too many calls are under way"));
+        };
+        let token = self.tokens.get(None).await.map_err(|why| self.unavailable(&why))?;
+        let mut heard = self.post(operation, &token, body.clone()).await;
+        if matches!(heard, Ok(Answer { status: 401, .. })) {
+            // Not executed, by what 401 means; so it may be asked again, once.
+            let token = self.tokens.get(Some(&token)).await.map_err(|why| self.unavailable(&why))?;
+            heard = self.post(operation, &token, body).await;
+        }
+        self.judge(operation, reference, heard)
+    }
+
+    async fn post(&self, operation: Operation, token: &Token, body: String) -> Result<Answer, Fault> {
+        let path = match operation {
+            Operation::CreateCharge => CHARGE_PATH,
+            Operation::SendPayment => PAYMENT_PATH,
+            Operation::Refund => REFUND_PATH,
+            Operation::ConsultCharge | Operation::ConsultPayment | Operation::ConsultRefund => CONSULT_PATH,
+        };
+        let request = self.http.post(at(&self.base, path)).bearer_auth(token.secret.expose_secret());
+        post(request, body).await
+    }
+
+    fn judge(
+        &self,
+        operation: Operation,
+        reference: Reference,
+        heard: Result<Answer, Fault>,
+    ) -> Result<Option<String>, ProviderError> {
+        let verdict = classify(operation, &heard);
+        let why = match &heard {
+            Ok(answer) => format!("status {}", answer.status),
+            Err(Fault::NotWritten(cause)) => cause.clone(),
+            Err(Fault::TimedOut) => "no whole answer in time".to_owned(),
+            Err(Fault::Lost) => "the connection broke before the whole answer".to_owned(),
+            Err(Fault::TooLarge) => "the answer is too large".to_owned(),
+        };
+        match (verdict, heard) {
+            (Verdict::Done, Ok(Answer { json: Some(body), .. })) => Ok(Some(body)),
+            (Verdict::NotKnown, _) => Ok(None),
+            (Verdict::NotDone, _) => Err(self.unavailable(&why)),
+            (Verdict::Rejected, Ok(answer)) => match Refusal::read(&answer) {
+                Some(Refusal { code, message }) => {
+                    tracing::info!(provider = %self.name, operation = operation.name(), %reference, %code, "refused");
+                    let body = ProviderBody(answer.json.unwrap_or_default());
+                    Err(ProviderError::Rejected { code, message, body })
+                }
+                None => Err(self.indeterminate(operation, reference, &why)),
+            },
+            (Verdict::Done | Verdict::Rejected | Verdict::Unknown, _) => {
+                Err(self.indeterminate(operation, reference, &why))
+            }
+        }
+    }
+
+    fn unavailable(&self, why: &str) -> ProviderError {
+        ProviderError::Unavailable(format!("{}: {why}", self.name))
+    }
+
+    /// `why` is a text of ours, or a status.
+    fn indeterminate(&self, operation: Operation, reference: Reference, why: &str) -> ProviderError {
+        tracing::warn!(provider = %self.name, operation = operation.name(), %reference, why, "the outcome is not known");
+        ProviderError::Indeterminate(format!("{}, {}: {why}", self.name, operation.name()))
+    }
+
+    /// What the provider was asked to do and says it did.
+    async fn send(
+        &self,
+        operation: Operation,
+        body: &(impl Serialize + Sync),
+        expected: Expected<'_>,
+        direction: Direction,
+    ) -> Result<OutgoingReport, ProviderError> {
+        let reference = expected.reference;
+        let unclear = |why: &str| self.indeterminate(operation, reference, why);
+        let text = self.call(operation, reference, body).await?.ok_or_else(|| unclear("no answer"))?;
+        read::outgoing(text, &expected, direction).map_err(unclear)
+    }
+
+    async fn consult_outgoing(
+        &self,
+        operation: Operation,
+        inquiry: &Inquiry,
+        direction: Direction,
+    ) -> Result<Option<OutgoingReport>, ProviderError> {
+        let Some(text) = self.call(operation, inquiry.reference, &wire::ConsultBody::of(inquiry)).await?
+        else {
+            return Ok(None);
+        };
+        let report = read::outgoing(text, &Expected::answer_to(inquiry), direction);
+        report.map(Some).map_err(|why| self.indeterminate(operation, inquiry.reference, why))
+    }
+}
+
+/// The URL of a path at the provider.
+fn at(base: &Url, path: &str) -> Url {
+    let mut url = base.clone();
+    url.set_path(&[base.path().trim_end_matches('/'), path].concat());
+    url
+}
+
+#[async_trait]
+impl SettlementProvider for ClassicV2Provider {
+    async fn create_charge(&self, order: ChargeOrder) -> Result<Ticket, ProviderError> {
+        const OPERATION: Operation = Operation::CreateCharge;
+        let unclear = |why: &str| self.indeterminate(OPERATION, order.reference, why);
+        let body = wire::ChargeBody::of(&order, self.callback_url.as_deref());
+        let text = self.call(OPERATION, order.reference, &body).await?.ok_or_else(|| unclear("no answer"))?;
+        let expected = Expected::made(order.reference, order.amount, None);
+        read::ticket(text, &expected).map_err(unclear)
+    }
+
+    async fn send_payment(&self, order: PaymentOrder) -> Result<OutgoingReport, ProviderError> {
+        let body = wire::PaymentBody::of(&order, self.callback_url.as_deref());
+        let expected = Expected::made(order.reference, order.amount, None);
+        self.send(Operation::SendPayment, &body, expected, Direction::Payment).await
+    }
+
+    async fn refund(&self, order: RefundOrder) -> Result<OutgoingReport, ProviderError> {
+        let body = wire::RefundBody::of(&order, self.callback_url.as_deref());
+        let expected = Expected::made(order.reference, order.amount, Some(&order.charge_provider_id));
+        self.send(Operation::Refund, &body, expected, Direction::Refund).await
+    }
+
+    async fn consult_charge(&self, inquiry: Inquiry) -> Result<Option<ChargeReport>, ProviderError> {
+        const OPERATION: Operation = Operation::ConsultCharge;
+        let Some(text) = self.call(OPERATION, inquiry.reference, &wire::ConsultBody::of(&inquiry)).await?
+        else {
+            return Ok(None);
+        };
+        let report = read::charge(text, &Expected::answer_to(&inquiry));
+        report.map(Some).map_err(|why| self.indeterminate(OPERATION, inquiry.reference, why))
+    }
+
+    async fn consult_payment(&self, inquiry: Inquiry) -> Result<Option<OutgoingReport>, ProviderError> {
+        self.consult_outgoing(Operation::ConsultPayment, &inquiry, Direction::Payment).await
+    }
+
+    async fn consult_refund(&self, inquiry: Inquiry) -> Result<Option<OutgoingReport>, ProviderError> {
+        self.consult_outgoing(Operation::ConsultRefund, &inquiry, Direction::Refund).await
+    }
+
+    fn not_found_is_proof_after(&self) -> Option<Duration> {
+        self.not_found_is_proof_after
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_follow_the_path_of_the_base_url() {
+        for (base, url) in [
+            ("https://p.example.com", "https://p.example.com/v2/pix/qrcode"),
+            ("https://p.example.com/", "https://p.example.com/v2/pix/qrcode"),
+            ("https://p.example.com:8443/bank/", "https://p.example.com:8443/bank/v2/pix/qrcode"),
+        ] {
+            assert_eq!(at(&Url::parse(base).unwrap(), CHARGE_PATH).as_str(), url);
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! What is answered: whether it speaks of us, and what it says. An answer that contradicts what was asked, or itself,
+//! or that is not understood in a known field, has no meaning: the error is why, in words without anything personal.
+//!
+//! It owns the names of the contract's answers and the meaning of its status words, and must never know how an answer
+//! came here.
+
+use chrono::{DateTime, FixedOffset, NaiveDateTime};
+use pix_domain::end_to_end::{EndToEndId, ReturnId};
+use pix_domain::money::{Amount, Cents};
+use pix_domain::party::Document;
+use pix_domain::provider::{
+    ChargeReport, Inquiry, OutgoingReport, Party, Payment, Progress, ProviderBody, ProviderId, ReceiptKey,
+    Reference, Ticket,
+};
+use pix_domain::text::{PersonName, clean};
+use pix_domain::time::Timestamp;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::classify::{code_of, is_object, message_of};
+
+/// Most characters of a BR Code (BCB, "Manual de Padrões para Iniciação do Pix").
+const MAX_QR_CODE_CHARS: usize = 512;
+/// `America/Sao_Paulo`; Brazil has had no daylight saving since 2019 (Decreto 9.772/2019).
+const SAO_PAULO_OFFSET_SECONDS: i32 = 3 * 3_600;
+const LOCAL_TIME: &str = "%Y-%m-%d %H:%M:%S";
+/// The failure code of a provider that gives none.
+const NO_FAILURE_CODE: &str = "rejected";
+
+type Read<T> = Result<T, &'static str>;
+
+/// Which way money went out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// To a key.
+    Payment,
+    /// Back to a payer.
+    Refund,
+}
+
+/// What an answer must agree with.
+pub(super) struct Expected<'a> {
+    pub(super) reference: Reference,
+    amount: Amount,
+    /// The provider's id of the thing itself.
+    id: Option<&'a ProviderId>,
+    /// The provider's id of the charge that is refunded.
+    charge_id: Option<&'a ProviderId>,
+    /// The answer is to a question about our reference only, so that nothing else says whom it speaks of.
+    must_name_reference: bool,
+}
+
+impl<'a> Expected<'a> {
+    /// An answer to a request that makes something.
+    pub(super) const fn made(
+        reference: Reference,
+        amount: Amount,
+        charge_id: Option<&'a ProviderId>,
+    ) -> Self {
+        Self { reference, amount, id: None, charge_id, must_name_reference: false }
+    }
+
+    /// An answer to a question.
+    pub(super) const fn answer_to(inquiry: &'a Inquiry) -> Self {
+        let id = inquiry.provider_id.as_ref();
+        Self {
+            reference: inquiry.reference,
+            amount: inquiry.amount,
+            id,
+            charge_id: None,
+            must_name_reference: id.is_none(),
+        }
+    }
+
+    fn check_reference(&self, told: &Told<'_>) -> Read<()> {
+        match told.external_id.as_deref() {
+            Some(named) if named == self.reference.to_string() => Ok(()),
+            Some(_) => Err("the answer names another external_id"),
+            None if self.must_name_reference => Err("the answer names no external_id"),
+            None => Ok(()),
+        }
+    }
+
+    fn check_amount(&self, told: &Told<'_>) -> Read<()> {
+        match told.amount.map(reais).transpose()? {
+            Some(amount) if amount == self.amount.cents() => Ok(()),
+            Some(_) => Err("the answer names another amount"),
+            None => Err("the answer names no amount"),
+        }
+    }
+
+    fn check_id(&self, id: &ProviderId) -> Read<()> {
+        match self.id {
+            Some(known) if known != id => Err("the answer names another transaction"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A transaction as the provider tells it. Every answer of the contract is some part of this.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Told<'a> {
+    status_code: Option<u16>,
+    transaction_type: Option<String>,
+    transaction_id: Option<String>,
+    #[serde(rename = "external_id")]
+    external_id: Option<String>,
+    refund_id: Option<String>,
+    status: Option<String>,
+    #[serde(borrow)]
+    amount: Option<&'a RawValue>,
+    #[serde(borrow)]
+    returned_amount: Option<&'a RawValue>,
+    qrcode: Option<String>,
+    emvqrcps: Option<String>,
+    end_to_end_id: Option<String>,
+    date_approval: Option<String>,
+    #[serde(borrow)]
+    debit_party: Option<&'a RawValue>,
+    #[serde(borrow)]
+    payments: Option<Vec<&'a RawValue>>,
+    failure_code: Option<String>,
+    failure_message: Option<String>,
+    #[serde(borrow)]
+    request_body: Option<&'a RawValue>,
+}
+
+/// One PIX received on a charge.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ToldPayment<'a> {
+    end_to_end_id: Option<String>,
+    #[serde(borrow)]
+    amount: Option<&'a RawValue>,
+    paid_at: Option<String>,
+    date_approval: Option<String>,
+    #[serde(borrow)]
+    debit_party: Option<&'a RawValue>,
+}
+
+/// A charge that was made.
+pub(super) fn ticket(text: String, expected: &Expected<'_>) -> Read<Ticket> {
+    let told = told(&text)?;
+    expected.check_reference(&told)?;
+    expected.check_amount(&told)?;
+    let provider_id = provider_id(told.transaction_id.as_deref())?;
+    let qrcode = [&told.qrcode, &told.emvqrcps].into_iter().flatten().find(|code| !code.is_empty());
+    let qrcode = qrcode.ok_or("the answer has no QR code")?;
+    let qrcode =
+        clean(qrcode, MAX_QR_CODE_CHARS, "qrcode").map_err(|_invalid| "the QR code can't be shown")?;
+    Ok(Ticket { provider_id, qrcode, body: ProviderBody(text) })
+}
+
+/// What is known of a charge.
+pub(super) fn charge(text: String, expected: &Expected<'_>) -> Read<ChargeReport> {
+    let told = told(&text)?;
+    check_kind(&told, "RECEIVEPIX")?;
+    expected.check_reference(&told)?;
+    let provider_id = provider_id(told.transaction_id.as_deref())?;
+    expected.check_id(&provider_id)?;
+    let (paid, canceled) = match told.status.as_deref() {
+        Some("PAID" | "REFUNDED") => (true, false),
+        Some("CANCELED") => (false, true),
+        Some("PENDING" | "EXPIRED" | "FAILED") => (false, false),
+        _ => return Err("the answer has no known status"),
+    };
+    let payments = match &told.payments {
+        Some(list) => {
+            expected.check_amount(&told)?;
+            received(list)?
+        }
+        // Without a list there is one payment, and its amount is what was paid.
+        None if paid => vec![only_payment(&told, &provider_id)?],
+        None => Vec::new(),
+    };
+    if paid && payments.is_empty() {
+        return Err("the charge is paid by no payment");
+    }
+    Ok(ChargeReport { provider_id, payments, canceled, body: ProviderBody(text) })
+}
+
+/// What is known of a payment or refund.
+pub(super) fn outgoing(text: String, expected: &Expected<'_>, direction: Direction) -> Read<OutgoingReport> {
+    let told = told(&text)?;
+    check_kind(
+        &told,
+        match direction {
+            Direction::Payment => "PAYMENT",
+            Direction::Refund => "REFUND",
+        },
+    )?;
+    expected.check_reference(&told)?;
+    expected.check_amount(&told)?;
+    let own_id = match direction {
+        Direction::Payment => told.transaction_id.as_deref(),
+        // `transactionId` of a refund is the charge's.
+        Direction::Refund => told.refund_id.as_deref(),
+    };
+    let provider_id = provider_id(own_id)?;
+    expected.check_id(&provider_id)?;
+    if let (Some(charge), Some(named)) = (expected.charge_id, told.transaction_id.as_deref())
+        && charge.as_str() != named
+    {
+        return Err("the answer names another charge");
+    }
+    let progress = progress(&told, expected.amount, direction)?;
+    let end_to_end_id = told.end_to_end_id.as_deref().filter(|id| match direction {
+        Direction::Payment => EndToEndId::parse(id).is_ok(),
+        Direction::Refund => ReturnId::parse(id).is_ok(),
+    });
+    let end_to_end_id = end_to_end_id.map(str::to_owned);
+    Ok(OutgoingReport { provider_id, progress, end_to_end_id, body: ProviderBody(text) })
+}
+
+/// The status words of what goes out.
+fn progress(told: &Told<'_>, amount: Amount, direction: Direction) -> Read<Progress> {
+    let returned = told.returned_amount.map(reais).transpose()?;
+    let came_back = returned.filter(|returned| !returned.is_zero());
+    if came_back.is_some_and(|returned| returned > amount.cents()) {
+        return Err("more came back than was sent");
+    }
+    match (told.status.as_deref(), direction) {
+        (Some("PAID" | "COMPLETED" | "SETTLED"), Direction::Payment) => {
+            Ok(came_back.map_or(Progress::Completed, Progress::Returned))
+        }
+        (Some("RETURNED"), Direction::Payment) => match (returned, came_back) {
+            (None, _) => Ok(Progress::Returned(amount.cents())),
+            (Some(_), Some(returned)) => Ok(Progress::Returned(returned)),
+            (Some(_), None) => Err("the money came back, and none came back"),
+        },
+        // What is not done, and a refund, can't come back.
+        _ if came_back.is_some() => Err("money came back that can't have"),
+        (Some("PAID" | "COMPLETED" | "SETTLED" | "REFUNDED"), Direction::Refund) => Ok(Progress::Completed),
+        (Some("PENDING" | "PROCESSING"), _) => Ok(Progress::Accepted),
+        (Some("FAILED" | "REJECTED" | "CANCELED"), _) => Ok(Progress::Failed {
+            code: told
+                .failure_code
+                .as_deref()
+                .and_then(code_of)
+                .unwrap_or_else(|| NO_FAILURE_CODE.to_owned()),
+            message: message_of(told.failure_message.as_deref().unwrap_or_default()),
+        }),
+        _ => Err("the answer has no known status"),
+    }
+}
+
+/// Every PIX of the list, in its order.
+fn received(list: &[&RawValue]) -> Read<Vec<Payment>> {
+    let mut payments: Vec<Payment> = Vec::new();
+    for entry in list {
+        let told: ToldPayment<'_> = object(entry.get())?;
+        let id = told.end_to_end_id.as_deref().unwrap_or_default();
+        let key = if let Ok(id) = EndToEndId::parse(id) {
+            ReceiptKey::EndToEnd(id)
+        } else {
+            // Money came in, whatever its name looks like.
+            let id = ProviderId::parse(id).ok_or("a payment has no usable id")?;
+            tracing::warn!("a payment has an end-to-end id of an unknown form");
+            ReceiptKey::Transaction(id)
+        };
+        let amount = positive(told.amount)?;
+        let paid_at = instant(told.paid_at.as_deref(), told.date_approval.as_deref())?;
+        let payer = told.debit_party.map(|party| party_of(party.get())).unwrap_or_default();
+        match payments.iter().find(|known| known.key == key) {
+            Some(known) if known.amount != amount => return Err("one payment has two amounts"),
+            Some(_) => {}
+            None => payments.push(Payment { key, amount, paid_at, payer }),
+        }
+    }
+    Ok(payments)
+}
+
+/// The payment of a provider that doesn't list them. Its key is the charge's id even when an end-to-end id is told: one
+/// that is told later must not make it another payment.
+fn only_payment(told: &Told<'_>, charge_id: &ProviderId) -> Read<Payment> {
+    Ok(Payment {
+        key: ReceiptKey::Transaction(charge_id.clone()),
+        amount: positive(told.amount)?,
+        paid_at: instant(None, told.date_approval.as_deref())?,
+        payer: told.debit_party.map(|party| party_of(party.get())).unwrap_or_default(),
+    })
+}
+
+/// The whole answer; what is under `requestBody`, if that is there.
+fn told(text: &str) -> Read<Told<'_>> {
+    let outer: Told<'_> = object(text)?;
+    if outer.status_code.is_some_and(|status| status != 200) {
+        return Err("the answer contradicts its own status");
+    }
+    let Some(inner) = outer.request_body else { return Ok(outer) };
+    let inner: Told<'_> = object(inner.get())?;
+    let agree = |outer: &Option<String>, inner: &Option<String>| outer.is_none() || outer == inner;
+    let same_amount = match (outer.amount, inner.amount) {
+        (Some(outer), Some(inner)) => reais(outer)? == reais(inner)?,
+        (outer, _) => outer.is_none(),
+    };
+    if same_amount
+        && agree(&outer.transaction_type, &inner.transaction_type)
+        && agree(&outer.transaction_id, &inner.transaction_id)
+        && agree(&outer.external_id, &inner.external_id)
+        && agree(&outer.refund_id, &inner.refund_id)
+        && agree(&outer.status, &inner.status)
+    {
+        return Ok(inner);
+    }
+    Err("the answer contradicts itself")
+}
+
+/// A JSON object with the known fields right and none of them twice.
+fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Read<T> {
+    if !is_object(text) {
+        return Err("the answer is not a JSON object");
+    }
+    serde_json::from_str(text).map_err(|_error| "the answer is not understood")
+}
+
+fn check_kind(told: &Told<'_>, kind: &str) -> Read<()> {
+    match told.transaction_type.as_deref() {
+        Some(named) if named != kind => Err("the answer is about another kind of transaction"),
+        _ => Ok(()),
+    }
+}
+
+fn provider_id(text: Option<&str>) -> Read<ProviderId> {
+    text.and_then(ProviderId::parse).ok_or("the answer has no usable transaction id")
+}
+
+/// Reais, as a number or a numeric string; zero is fine.
+fn reais(raw: &RawValue) -> Read<Cents> {
+    let text = raw.get();
+    let text = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text);
+    if matches!(text, "0" | "0.0" | "0.00") {
+        return Ok(Cents::ZERO);
+    }
+    Amount::parse(text).map(Amount::cents).map_err(|_invalid| "an amount is not understood")
+}
+
+fn positive(raw: Option<&RawValue>) -> Read<Amount> {
+    let cents = raw.map(reais).transpose()?.ok_or("an amount is missing")?;
+    Amount::from_cents(cents.get()).map_err(|_invalid| "an amount is not understood")
+}
+
+/// RFC 3339, else the contract's local time.
+fn instant(rfc3339: Option<&str>, local: Option<&str>) -> Read<Timestamp> {
+    let micros = match (rfc3339, local) {
+        (Some(text), _) => DateTime::parse_from_rfc3339(text).ok().map(|at| at.timestamp_micros()),
+        (None, Some(text)) => local_micros(text),
+        (None, None) => None,
+    };
+    micros.map(Timestamp::from_micros).ok_or("the time of a payment is not understood")
+}
+
+fn local_micros(text: &str) -> Option<i64> {
+    let zone = FixedOffset::west_opt(SAO_PAULO_OFFSET_SECONDS)?;
+    let local = NaiveDateTime::parse_from_str(text, LOCAL_TIME).ok()?;
+    Some(local.and_local_timezone(zone).single()?.timestamp_micros())
+}
+
+/// Who paid, as far as it can be understood: a payment counts whatever its payer is called.
+fn party_of(text: &str) -> Party {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct ToldParty {
+        name: Option<String>,
+        document: Option<String>,
+        tax_id: Option<String>,
+    }
+    let Ok(told) = object::<ToldParty>(text) else { return Party::default() };
+    let document = told.document.filter(|text| !text.is_empty()).or(told.tax_id);
+    Party {
+        name: told.name.and_then(|name| PersonName::parse(&name).ok()),
+        document: document.and_then(|document| Document::parse(&document).ok()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

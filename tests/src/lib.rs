@@ -1,0 +1,300 @@
+//! Runs the program as a user would, for black-box tests: starts it, calls it, kills it, reads its output.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use anyhow::{Context, ensure};
+use serde_json::Value;
+
+/// The program, built once a test binary, so that it is never older than its sources.
+pub fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let built = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--package", "pix-gateway"])
+            .current_dir(repository())
+            .status()
+            .is_ok_and(|status| status.success());
+        assert!(built, "the program does not build");
+        // target/debug/deps/this-test → target/debug/pix-gateway
+        let mut path = std::env::current_exe().unwrap_or_default();
+        path.pop();
+        path.pop();
+        path.join("pix-gateway")
+    })
+}
+
+/// The root of the repository.
+pub fn repository() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// A port of loopback that was free a moment ago.
+pub fn free_port() -> anyhow::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// A gateway with a folder and ports of its own, which can be stopped, killed and started again.
+pub struct Gateway {
+    folder: tempfile::TempDir,
+    settings: Vec<(String, String)>,
+    /// Its address.
+    pub url: String,
+    /// The simulated provider's address.
+    pub simulator: String,
+    child: Option<Child>,
+    log: Arc<Mutex<String>>,
+}
+
+impl Gateway {
+    /// Starts a gateway with the simulated provider, and settings of the test's own.
+    pub fn start(settings: &[(&str, &str)]) -> anyhow::Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let (listen, simulator) = (free_port()?, free_port()?);
+        let mut own = vec![
+            ("DATABASE_URL".to_owned(), format!("sqlite://{}", folder.path().join("pix.db").display())),
+            ("PIX_LISTEN".to_owned(), format!("127.0.0.1:{listen}")),
+            ("PIX_SIMULATOR_LISTEN".to_owned(), format!("127.0.0.1:{simulator}")),
+            ("PIX_RATE_API_PER_MINUTE".to_owned(), "10000000".to_owned()),
+            ("PIX_RATE_API_BURST".to_owned(), "100000".to_owned()),
+            ("PIX_RATE_TOKEN_PER_MINUTE".to_owned(), "10000".to_owned()),
+            ("PIX_RECONCILER_INTERVAL_MS".to_owned(), "50".to_owned()),
+        ];
+        own.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        let mut gateway = Self {
+            folder,
+            settings: own,
+            url: format!("http://127.0.0.1:{listen}"),
+            simulator: format!("http://127.0.0.1:{simulator}"),
+            child: None,
+            log: Arc::default(),
+        };
+        gateway.run(&["serve"])?;
+        Ok(gateway)
+    }
+
+    /// Starts it again, after it was stopped or killed.
+    pub fn run(&mut self, arguments: &[&str]) -> anyhow::Result<()> {
+        let mut child = self
+            .command(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("the program does not start")?;
+        let mut errors = child.stderr.take().context("no standard error")?;
+        let mut output = BufReader::new(child.stdout.take().context("no standard output")?);
+        let log = Arc::clone(&self.log);
+        std::thread::spawn(move || copy(&mut errors, &log));
+        let mut line = String::new();
+        while !line.contains("listening on") {
+            line.clear();
+            let read = output.read_line(&mut line)?;
+            ensure!(read > 0, "the program ended at its start:\n{}", self.log());
+            append(&self.log, line.as_bytes());
+        }
+        let log = Arc::clone(&self.log);
+        std::thread::spawn(move || copy(&mut output, &log));
+        self.child = Some(child);
+        Ok(())
+    }
+
+    /// The program with this gateway's settings.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program());
+        command.args(arguments).envs(self.settings.iter().cloned()).current_dir(self.folder.path());
+        command
+    }
+
+    /// Runs a subcommand to its end.
+    pub fn cli(&self, arguments: &[&str]) -> anyhow::Result<Output> {
+        Ok(self.command(arguments).output()?)
+    }
+
+    /// Runs a subcommand that must succeed and answer in JSON.
+    pub fn cli_json(&self, arguments: &[&str]) -> anyhow::Result<Value> {
+        let output = self.cli(arguments)?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{arguments:?} failed: {errors}");
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
+
+    /// kill -9.
+    pub fn kill(&mut self) -> anyhow::Result<()> {
+        if let Some(mut child) = self.child.take() {
+            child.kill()?;
+            child.wait()?;
+        }
+        Ok(())
+    }
+
+    /// SIGTERM, as a service manager sends it; the exit code.
+    pub fn terminate(&mut self) -> anyhow::Result<Option<i32>> {
+        let mut child = self.child.take().context("it is not running")?;
+        Command::new("kill").args(["-TERM", &child.id().to_string()]).status()?;
+        Ok(child.wait()?.code())
+    }
+
+    /// All that it has written so far, on both outputs.
+    pub fn log(&self) -> String {
+        self.log.lock().map(|log| log.clone()).unwrap_or_default()
+    }
+
+    /// The folder with its database.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Makes an integrator with a key.
+    pub fn integrator(&self, name: &str) -> anyhow::Result<Integrator> {
+        let made = self.cli_json(&["integrator", "create", "--name", name, "--json"])?;
+        let uuid = text(&made, "/uuid")?;
+        let key = self.cli_json(&["key", "create", "--integrator", &uuid, "--json"])?;
+        Ok(Integrator { uuid, public_id: text(&key, "/public_id")?, secret: text(&key, "/secret")? })
+    }
+
+    /// What `audit --json` says.
+    pub fn audit(&self) -> anyhow::Result<Value> {
+        let output = self.cli(&["audit", "--json"])?;
+        serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("audit: {}", String::from_utf8_lossy(&output.stderr)))
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.kill();
+    }
+}
+
+fn copy(from: &mut impl Read, log: &Mutex<String>) {
+    let mut buffer = [0; 4096];
+    while let Ok(count) = from.read(&mut buffer) {
+        match buffer.get(..count) {
+            Some(read) if count > 0 => append(log, read),
+            _ => return,
+        }
+    }
+}
+
+fn append(log: &Mutex<String>, bytes: &[u8]) {
+    if let Ok(mut log) = log.lock() {
+        log.push_str(&String::from_utf8_lossy(bytes));
+    }
+}
+
+/// An integrator and its key.
+#[derive(Clone)]
+pub struct Integrator {
+    /// Its uuid.
+    pub uuid: String,
+    /// The key's public id.
+    pub public_id: String,
+    /// The key's secret.
+    pub secret: String,
+}
+
+/// A client of one integrator.
+#[derive(Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    url: String,
+    token: String,
+}
+
+/// An answer: its status and its body.
+pub type Answer = (u16, Value);
+
+impl Client {
+    /// A client with a fresh token.
+    pub async fn new(gateway: &Gateway, integrator: &Integrator) -> anyhow::Result<Self> {
+        let http = http_client()?;
+        let mut client = Self { http, url: gateway.url.clone(), token: String::new() };
+        client.sign_in(integrator).await?;
+        Ok(client)
+    }
+
+    /// Gets a fresh token.
+    pub async fn sign_in(&mut self, integrator: &Integrator) -> anyhow::Result<()> {
+        let request = self.http.post(format!("{}/v2/oauth/token", self.url));
+        let answer = request.basic_auth(&integrator.public_id, Some(&integrator.secret)).send().await?;
+        let status = answer.status();
+        let body: Value = answer.json().await?;
+        ensure!(status == 200, "no token: {body}");
+        self.token = text(&body, "/access_token")?;
+        Ok(())
+    }
+
+    /// The token.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// GET.
+    pub async fn get(&self, path: &str) -> anyhow::Result<Answer> {
+        self.answer(self.http.get(format!("{}{path}", self.url))).await
+    }
+
+    /// POST with a JSON body.
+    pub async fn post(&self, path: &str, body: Value) -> anyhow::Result<Answer> {
+        self.post_raw(path, body.to_string().into_bytes()).await
+    }
+
+    /// POST with the body's very bytes.
+    pub async fn post_raw(&self, path: &str, body: Vec<u8>) -> anyhow::Result<Answer> {
+        let request = self.http.post(format!("{}{path}", self.url)).header("content-type", "application/json").body(body);
+        self.answer(request).await
+    }
+
+    async fn answer(&self, request: reqwest::RequestBuilder) -> anyhow::Result<Answer> {
+        let answer = request.bearer_auth(&self.token).send().await?;
+        let status = answer.status().as_u16();
+        let text = answer.text().await?;
+        let body = serde_json::from_str(&text).with_context(|| format!("not JSON: {text}"))?;
+        Ok((status, body))
+    }
+
+    /// Makes a charge over `reais`, pays it at the provider and has it credited.
+    pub async fn fund(&self, gateway: &Gateway, reais: &str) -> anyhow::Result<Value> {
+        let body = serde_json::json!({"amount": reais, "payer": {"name": "Maria Silva", "document": "52998224725"}});
+        let (status, charge) = self.post("/api/v1/charges", body).await?;
+        ensure!(status == 201, "no charge: {charge}");
+        let pix_id = text(&charge, "/pix_id")?;
+        pay(gateway, &pix_id).await?;
+        let consult = serde_json::json!({"uuid": text(&charge, "/uuid")?});
+        let (status, consulted) = self.post("/api/v1/transactions/consult", consult).await?;
+        ensure!(status == 200 && consulted.pointer("/transaction/status") == Some(&Value::from("paid")), "{consulted}");
+        Ok(charge)
+    }
+
+    /// The available balance, as v2 says it.
+    pub async fn balance(&self) -> anyhow::Result<String> {
+        let (status, body) = self.post("/v2/balance", serde_json::json!({})).await?;
+        ensure!(status == 200, "no balance: {body}");
+        text(&body, "/message/balance")
+    }
+}
+
+/// Pays a charge at the simulated provider.
+pub async fn pay(gateway: &Gateway, id: &str) -> anyhow::Result<Value> {
+    let answer = http_client()?.post(format!("{}/sim/charges/{id}/pay", gateway.simulator)).send().await?;
+    ensure!(answer.status() == 200, "the provider did not take the payment");
+    Ok(answer.json().await?)
+}
+
+/// A client that speaks to loopback and nobody else: no proxy, no redirects.
+#[expect(clippy::disallowed_methods, reason = "the builder is given the settings that the ban is about")]
+pub fn http_client() -> anyhow::Result<reqwest::Client> {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let builder = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
+    Ok(builder.tls_certs_only([]).build()?)
+}
+
+/// The text at `pointer`.
+pub fn text(value: &Value, pointer: &str) -> anyhow::Result<String> {
+    let found = value.pointer(pointer).and_then(Value::as_str);
+    Ok(found.with_context(|| format!("no text at {pointer} in {value}"))?.to_owned())
+}
