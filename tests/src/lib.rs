@@ -10,6 +10,10 @@ use anyhow::{Context, ensure};
 use serde_json::Value;
 
 /// The program, built once a test binary, so that it is never older than its sources.
+///
+/// # Panics
+///
+/// When it doesn't build: there is nothing to test then.
 pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -245,7 +249,11 @@ impl Client {
 
     /// POST with the body's very bytes.
     pub async fn post_raw(&self, path: &str, body: Vec<u8>) -> anyhow::Result<Answer> {
-        let request = self.http.post(format!("{}{path}", self.url)).header("content-type", "application/json").body(body);
+        let request = self
+            .http
+            .post(format!("{}{path}", self.url))
+            .header("content-type", "application/json")
+            .body(body);
         self.answer(request).await
     }
 
@@ -259,14 +267,18 @@ impl Client {
 
     /// Makes a charge over `reais`, pays it at the provider and has it credited.
     pub async fn fund(&self, gateway: &Gateway, reais: &str) -> anyhow::Result<Value> {
-        let body = serde_json::json!({"amount": reais, "payer": {"name": "Maria Silva", "document": "52998224725"}});
+        let body =
+            serde_json::json!({"amount": reais, "payer": {"name": "Maria Silva", "document": "52998224725"}});
         let (status, charge) = self.post("/api/v1/charges", body).await?;
         ensure!(status == 201, "no charge: {charge}");
         let pix_id = text(&charge, "/pix_id")?;
         pay(gateway, &pix_id).await?;
         let consult = serde_json::json!({"uuid": text(&charge, "/uuid")?});
         let (status, consulted) = self.post("/api/v1/transactions/consult", consult).await?;
-        ensure!(status == 200 && consulted.pointer("/transaction/status") == Some(&Value::from("paid")), "{consulted}");
+        ensure!(
+            status == 200 && consulted.pointer("/transaction/status") == Some(&Value::from("paid")),
+            "{consulted}"
+        );
         Ok(charge)
     }
 
@@ -286,7 +298,6 @@ pub async fn pay(gateway: &Gateway, id: &str) -> anyhow::Result<Value> {
 }
 
 /// A client that speaks to loopback and nobody else: no proxy, no redirects.
-#[expect(clippy::disallowed_methods, reason = "the builder is given the settings that the ban is about")]
 pub fn http_client() -> anyhow::Result<reqwest::Client> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());

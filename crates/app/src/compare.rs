@@ -110,7 +110,8 @@ impl Comparison {
             }
         }
         for (reference, known) in executed {
-            self.differences.push(format!("the provider took {reference} ({} centavos), which is not ours", known.cents));
+            self.differences
+                .push(format!("the provider took {reference} ({} centavos), which is not ours", known.cents));
         }
     }
 
@@ -135,8 +136,11 @@ impl Comparison {
                     theirs.cents
                 ));
             }
-            (OutgoingState::Completed | OutgoingState::Returned, _) if theirs.returned_cents != ours.returned.get() => {
-                self.in_flight.push(format!("{name} has come back in part or whole, and we have not learnt of all"));
+            (OutgoingState::Completed | OutgoingState::Returned, _)
+                if theirs.returned_cents != ours.returned.get() =>
+            {
+                self.in_flight
+                    .push(format!("{name} has come back in part or whole, and we have not learnt of all"));
             }
             (state, _) if !state.is_final() => self.in_flight.push(format!("{name} is {}", state.name())),
             _ => self.agreed += 1,

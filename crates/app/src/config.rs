@@ -49,30 +49,63 @@ pub const SETTINGS: &[Setting] = &[
         Some("sqlite://data/pix-gateway.db"),
         "The store: sqlite://PATH. The folder is made for the default path only.",
     ),
-    open("PIX_PUBLIC_URL", None, "How the world reaches this gateway; default http://PIX_LISTEN. Tokens are bound to it."),
-    open("PIX_PROVIDER_URL", None, "The settlement provider (classic v2). Without it a simulated one is started in-process."),
+    open(
+        "PIX_PUBLIC_URL",
+        None,
+        "How the world reaches this gateway; default http://PIX_LISTEN. Tokens are bound to it.",
+    ),
+    open(
+        "PIX_PROVIDER_URL",
+        None,
+        "The settlement provider (classic v2). Without it a simulated one is started in-process.",
+    ),
     open("PIX_PROVIDER_CLIENT_ID", Some("simulator"), "Our client id at the provider."),
-    secret("PIX_PROVIDER_CLIENT_SECRET", "Our client secret at the provider; required with PIX_PROVIDER_URL."),
-    open("PIX_PROVIDER_TIMEOUT_MS", Some("15000"), "Longest wait for one answer of the provider, 100 to 120000."),
+    secret(
+        "PIX_PROVIDER_CLIENT_SECRET",
+        "Our client secret at the provider; required with PIX_PROVIDER_URL.",
+    ),
+    open(
+        "PIX_PROVIDER_TIMEOUT_MS",
+        Some("15000"),
+        "Longest wait for one answer of the provider, 100 to 120000.",
+    ),
     open(
         "PIX_PROVIDER_NOT_FOUND_PROOF_S",
         Some("300"),
-        "How long after sending \"not known\" proves that the provider never took a payment, 60 to 86400; never for the word \"never\". Only shorter than 60 with the simulated provider.",
+        "How long after sending \"not known\" proves that the provider never took a payment, 60 to 86400; or `never`. Less than 60 only with a provider on this machine.",
     ),
-    secret("PIX_PROVIDER_CALLBACK_SECRET", "Last segment of the provider's callback path, 32 to 128 letters and digits; made on first start."),
-    secret("PIX_TOKEN_KEYS", "Keys of the access tokens, k4.local.… separated by commas, the first one signs; made on first start."),
+    secret(
+        "PIX_PROVIDER_CALLBACK_SECRET",
+        "Last segment of the provider's callback path, 32 to 128 letters and digits; made on first start.",
+    ),
+    secret(
+        "PIX_TOKEN_KEYS",
+        "Keys of the access tokens, k4.local.… separated by commas, the first one signs; made on first start.",
+    ),
     open("PIX_TOKEN_TTL_S", Some("3600"), "How long an access token lives, 60 to 86400 seconds."),
     open("PIX_HASH_PERMITS", Some("2"), "How many secrets are hashed at once, 1 to 64."),
     open("PIX_RATE_TOKEN_PER_MINUTE", Some("20"), "Token requests a minute per client IP, 1 to 100000."),
     open("PIX_RATE_API_PER_MINUTE", Some("600"), "Other requests a minute per access token, 1 to 10000000."),
     open("PIX_RATE_API_BURST", Some("100"), "How many of those may come at once, 1 to 100000."),
-    open("PIX_TRUSTED_PROXIES", Some(""), "Addresses or networks (10.0.0.0/8) of proxies whose X-Forwarded-For is believed, separated by commas."),
-    open("PIX_CORS_ALLOW_ORIGINS", Some(""), "Origins that browsers may call from, separated by commas; none by default."),
+    open(
+        "PIX_TRUSTED_PROXIES",
+        Some(""),
+        "Addresses or networks (10.0.0.0/8) of proxies whose X-Forwarded-For is believed, separated by commas.",
+    ),
+    open(
+        "PIX_CORS_ALLOW_ORIGINS",
+        Some(""),
+        "Origins that browsers may call from, separated by commas; none by default.",
+    ),
     open("PIX_BODY_DEADLINE_MS", Some("5000"), "Longest wait for a request's body, 100 to 60000."),
-    open("PIX_SHUTDOWN_TIMEOUT_S", Some("30"), "Longest wait for running requests at the end, 1 to 300 seconds."),
+    open(
+        "PIX_SHUTDOWN_TIMEOUT_S",
+        Some("30"),
+        "Longest wait for running requests at the end, 1 to 300 seconds.",
+    ),
     open("PIX_RECONCILER_INTERVAL_MS", Some("1000"), "How often due follow-ups are looked for, 50 to 60000."),
     open("PIX_SIMULATOR_LISTEN", Some("127.0.0.1:8081"), "Address and port of the simulated provider."),
-    open("PIX_LOG", Some("info"), "What is logged, such as info or pix_http=debug."),
+    open("PIX_LOG", Some("info,actix_server=warn"), "What is logged, such as info or pix_http=debug."),
     open("PIX_LOG_FORMAT", Some("text"), "text or json."),
 ];
 
@@ -193,13 +226,19 @@ impl Source {
             let Some(setting) = SETTINGS.iter().find(|setting| setting.toml_key() == key) else {
                 let known: Vec<_> = SETTINGS.iter().map(Setting::toml_key).collect();
                 let known = known.join(", ");
-                return Err(ConfigError(format!("{shown}: there is no setting \"{key}\"; there are {known}")));
+                return Err(ConfigError(format!(
+                    "{shown}: there is no setting \"{key}\"; there are {known}"
+                )));
             };
             let value = match value {
                 toml::Value::String(text) => text,
                 toml::Value::Integer(number) => number.to_string(),
                 toml::Value::Boolean(flag) => flag.to_string(),
-                _ => return Err(ConfigError(format!("{shown}: \"{key}\" must be a text, a whole number or a boolean"))),
+                _ => {
+                    return Err(ConfigError(format!(
+                        "{shown}: \"{key}\" must be a text, a whole number or a boolean"
+                    )));
+                }
             };
             self.values.insert(setting.env, value);
         }
@@ -208,7 +247,12 @@ impl Source {
 
     fn text(&self, env: &'static str) -> Option<String> {
         let default = SETTINGS.iter().find(|setting| setting.env == env).and_then(|setting| setting.default);
-        self.values.get(env).map(String::as_str).or(default).filter(|text| !text.is_empty()).map(str::to_owned)
+        self.values
+            .get(env)
+            .map(String::as_str)
+            .or(default)
+            .filter(|text| !text.is_empty())
+            .map(str::to_owned)
     }
 
     fn required(&self, env: &'static str) -> Result<String, ConfigError> {
@@ -253,9 +297,13 @@ impl Config {
             listen,
             database: database(source)?,
             public_url,
-            not_found_proof: not_found_proof(source, provider.is_none())?,
+            not_found_proof: not_found_proof(source, provider.as_ref())?,
             provider,
-            provider_timeout: Duration::from_millis(source.number("PIX_PROVIDER_TIMEOUT_MS", 100, 120_000)?),
+            provider_timeout: Duration::from_millis(source.number(
+                "PIX_PROVIDER_TIMEOUT_MS",
+                100,
+                120_000,
+            )?),
             callback_secret: callback_secret(source)?,
             token_keys: source.text("PIX_TOKEN_KEYS").map(SecretString::from),
             token_ttl: Duration::from_secs(source.number("PIX_TOKEN_TTL_S", 60, 86_400)?),
@@ -267,13 +315,22 @@ impl Config {
             cors_allow_origins: source.list("PIX_CORS_ALLOW_ORIGINS"),
             body_deadline: Duration::from_millis(source.number("PIX_BODY_DEADLINE_MS", 100, 60_000)?),
             shutdown_timeout: Duration::from_secs(source.number("PIX_SHUTDOWN_TIMEOUT_S", 1, 300)?),
-            reconciler_interval: Duration::from_millis(source.number("PIX_RECONCILER_INTERVAL_MS", 50, 60_000)?),
-            simulator_listen: source.parsed("PIX_SIMULATOR_LISTEN", "an address and port such as 127.0.0.1:8081")?,
+            reconciler_interval: Duration::from_millis(source.number(
+                "PIX_RECONCILER_INTERVAL_MS",
+                50,
+                60_000,
+            )?),
+            simulator_listen: source
+                .parsed("PIX_SIMULATOR_LISTEN", "an address and port such as 127.0.0.1:8081")?,
             log: source.required("PIX_LOG")?,
             log_json: match source.required("PIX_LOG_FORMAT")?.as_str() {
                 "text" => false,
                 "json" => true,
-                other => return Err(ConfigError(format!("PIX_LOG_FORMAT is \"{other}\" but must be text or json"))),
+                other => {
+                    return Err(ConfigError(format!(
+                        "PIX_LOG_FORMAT is \"{other}\" but must be text or json"
+                    )));
+                }
             },
         })
     }
@@ -290,21 +347,19 @@ impl Config {
         }
         Ok(self)
     }
-
-    /// How long sending may take before a record counts as lost sight of: connecting, a renewed token and the call
-    /// itself, each within the provider's timeout, and a margin.
-    pub fn submit_grace(&self) -> Duration {
-        self.provider_timeout * 3 + Duration::from_secs(1)
-    }
 }
 
 fn checked_url(env: &str, url: &str) -> Result<String, ConfigError> {
     let host = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")).unwrap_or_default();
-    let plain = !host.is_empty() && url.bytes().all(|byte| byte.is_ascii_graphic()) && !host.contains(['@', '?', '#']);
+    let plain = !host.is_empty()
+        && url.bytes().all(|byte| byte.is_ascii_graphic())
+        && !host.contains(['@', '?', '#']);
     if plain {
         Ok(url.trim_end_matches('/').to_owned())
     } else {
-        Err(ConfigError(format!("{env} must be an address such as https://pix.example.com, without user, query or fragment")))
+        Err(ConfigError(format!(
+            "{env} must be an address such as https://pix.example.com, without user, query or fragment"
+        )))
     }
 }
 
@@ -324,14 +379,23 @@ fn provider(source: &Source) -> Result<Option<ProviderSettings>, ConfigError> {
     let Some(url) = source.text("PIX_PROVIDER_URL") else { return Ok(None) };
     let url = checked_url("PIX_PROVIDER_URL", &url)?;
     let Some(client_secret) = source.text("PIX_PROVIDER_CLIENT_SECRET") else {
-        return Err(ConfigError("PIX_PROVIDER_URL is set, so PIX_PROVIDER_CLIENT_SECRET must be set too".into()));
+        return Err(ConfigError(
+            "PIX_PROVIDER_URL is set, so PIX_PROVIDER_CLIENT_SECRET must be set too".into(),
+        ));
     };
     let client_id = source.required("PIX_PROVIDER_CLIENT_ID")?;
     Ok(Some(ProviderSettings { url, client_id, client_secret: client_secret.into() }))
 }
 
-fn not_found_proof(source: &Source, simulated: bool) -> Result<Option<Duration>, ConfigError> {
+/// A provider on this very machine is a simulated one; with any other, a short horizon would take "not known yet" for a
+/// no.
+fn not_found_proof(
+    source: &Source,
+    provider: Option<&ProviderSettings>,
+) -> Result<Option<Duration>, ConfigError> {
     const NAME: &str = "PIX_PROVIDER_NOT_FOUND_PROOF_S";
+    let local = ["http://127.0.0.1:", "http://localhost:", "http://[::1]:"];
+    let simulated = provider.is_none_or(|provider| local.iter().any(|start| provider.url.starts_with(start)));
     if source.required(NAME)? == "never" {
         return Ok(None);
     }
@@ -352,7 +416,8 @@ fn callback_secret(source: &Source) -> Result<Option<String>, ConfigError> {
 fn trusted_proxies(source: &Source) -> Result<Vec<String>, ConfigError> {
     let proxies = source.list("PIX_TRUSTED_PROXIES");
     for proxy in &proxies {
-        let (address, bits) = proxy.split_once('/').map_or((proxy.as_str(), None), |(ip, bits)| (ip, Some(bits)));
+        let (address, bits) =
+            proxy.split_once('/').map_or((proxy.as_str(), None), |(ip, bits)| (ip, Some(bits)));
         let most = match address.parse::<IpAddr>() {
             Ok(IpAddr::V4(_)) => 32,
             Ok(IpAddr::V6(_)) => 128,
@@ -374,7 +439,8 @@ pub fn help() -> String {
         "Settings (environment variables; in the TOML file of --config the same names in lower case without PIX_):\n",
     );
     for setting in SETTINGS {
-        let _ = write!(text, "\n  {}\n      {}", setting.env, setting.what);
+        let mark = if setting.secret { " (secret)" } else { "" };
+        let _ = write!(text, "\n  {}{mark}\n      {}", setting.env, setting.what);
         match setting.default {
             Some("") | None => {}
             Some(default) => {
@@ -459,6 +525,9 @@ mod tests {
         assert!(load(&[short]).is_ok());
         let real = [short, ("PIX_PROVIDER_URL", "https://bank.example"), ("PIX_PROVIDER_CLIENT_SECRET", "s")];
         assert!(load(&real).unwrap_err().to_string().contains("from 60"));
+        let local =
+            [short, ("PIX_PROVIDER_URL", "http://127.0.0.1:8081"), ("PIX_PROVIDER_CLIENT_SECRET", "s")];
+        assert!(load(&local).is_ok());
         assert_eq!(load(&[("PIX_PROVIDER_NOT_FOUND_PROOF_S", "never")]).unwrap().not_found_proof, None);
     }
 

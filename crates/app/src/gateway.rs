@@ -9,13 +9,12 @@ use pix_credentials::{Argon2Hasher, HasherConfig, KeyRing, PasetoTokens};
 use pix_domain::charges::service::ChargeService;
 use pix_domain::credentials::service::Authenticator;
 use pix_domain::ports::{Ports, Stores};
-use pix_domain::provider::SettlementProvider;
 use pix_domain::reconciler::{BATCH, Reconciler};
 use pix_domain::refunds::service::RefundService;
 use pix_domain::transactions::TransactionService;
 use pix_domain::withdrawals::service::WithdrawalService;
 use pix_http::{HttpConfig, Services};
-use pix_persistence::{OpenOptions, SqliteStore};
+use pix_persistence::sqlite::{SqliteOptions, SqliteStore};
 use pix_settlement::{ClassicV2Config, ClassicV2Provider};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::{Semaphore, watch};
@@ -52,18 +51,19 @@ pub fn init_logging(config: &Config) -> anyhow::Result<()> {
 pub fn open_store(config: &Config) -> anyhow::Result<Store> {
     make_default_folder(config)?;
     let path = &config.database.path;
-    Ok(SqliteStore::open(path, OpenOptions { migrate: true, ..OpenOptions::default() })?)
+    Ok(SqliteStore::open(path, SqliteOptions { migrate: true, ..SqliteOptions::default() })?)
 }
 
 /// Brings the schema up to date; the names of the migrations applied.
 pub fn migrate(config: &Config) -> anyhow::Result<Vec<String>> {
     make_default_folder(config)?;
-    Ok(pix_persistence::sqlite::migrate(&config.database.path)?)
+    Ok(SqliteStore::migrate(&config.database.path)?)
 }
 
 fn make_default_folder(config: &Config) -> anyhow::Result<()> {
     if let Some(folder) = config.database.path.parent().filter(|_| config.database.is_default) {
-        std::fs::create_dir_all(folder).with_context(|| format!("the folder {} can't be made", folder.display()))?;
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("the folder {} can't be made", folder.display()))?;
     }
     Ok(())
 }
@@ -93,35 +93,48 @@ pub fn hasher(config: &Config) -> anyhow::Result<Argon2Hasher> {
     Ok(Argon2Hasher::new(HasherConfig { permits: config.hash_permits, ..HasherConfig::default() })?)
 }
 
-/// The adapter of the settlement provider.
-pub fn provider(
+/// How much longer than the provider adapter's own deadlines a record may be in the state of being sent.
+const SUBMIT_MARGIN: Duration = Duration::from_secs(1);
+
+/// The settings of the provider's adapter.
+pub fn provider_config(
     config: &Config,
     settings: &ProviderSettings,
     public_url: &str,
     callback_secret: &str,
-) -> anyhow::Result<Arc<ClassicV2Provider>> {
-    let provider = ClassicV2Provider::new(ClassicV2Config {
+) -> ClassicV2Config {
+    ClassicV2Config {
+        callback_base: Some(format!("{public_url}/callbacks/{callback_secret}")),
+        connect_timeout: config.provider_timeout.min(pix_settlement::DEFAULT_CONNECT_TIMEOUT),
+        token_timeout: config.provider_timeout.min(pix_settlement::DEFAULT_TOKEN_TIMEOUT),
         call_timeout: config.provider_timeout,
         not_found_is_proof_after: config.not_found_proof,
-        callback_url: Some(format!("{public_url}/callbacks/{callback_secret}")),
-        ..ClassicV2Config::new(settings.url.clone(), settings.client_id.clone(), settings.client_secret.clone())
-    })?;
-    Ok(Arc::new(provider))
-}
-
-/// All ports.
-pub fn ports(config: &Config, store: Arc<Store>, provider: Arc<dyn SettlementProvider>) -> Ports {
-    Ports {
-        stores: Stores::of(store),
-        provider,
-        clock: Arc::new(SystemClock),
-        ids: Arc::new(SystemIds),
-        submit_grace: config.submit_grace(),
+        ..ClassicV2Config::new(
+            settings.url.clone(),
+            settings.client_id.clone(),
+            settings.client_secret.clone(),
+        )
     }
 }
 
+/// All ports.
+pub fn ports(store: Arc<Store>, provider: ClassicV2Config) -> anyhow::Result<Ports> {
+    Ok(Ports {
+        stores: Stores::of(store),
+        submit_grace: provider.longest_operation() + SUBMIT_MARGIN,
+        provider: Arc::new(ClassicV2Provider::new(provider)?),
+        clock: Arc::new(SystemClock),
+        ids: Arc::new(SystemIds),
+    })
+}
+
 /// All use cases, for the HTTP interface.
-pub fn services(config: &Config, store: &Arc<Store>, ports: &Ports, keys: &Secrets) -> anyhow::Result<Services> {
+pub fn services(
+    config: &Config,
+    store: &Arc<Store>,
+    ports: &Ports,
+    keys: &Secrets,
+) -> anyhow::Result<Services> {
     let ring = KeyRing::parse(keys.token_keys.expose_secret()).context("PIX_TOKEN_KEYS is not acceptable")?;
     let authenticator = Authenticator::new(
         store.clone(),
@@ -147,17 +160,18 @@ pub fn services(config: &Config, store: &Arc<Store>, ports: &Ports, keys: &Secre
 /// The settings of the HTTP interface.
 pub fn http_config(config: &Config, callback_secret: &str) -> anyhow::Result<HttpConfig> {
     Ok(HttpConfig {
-        listen: config.listen,
-        public_url: config.public_url.clone(),
         body_deadline: config.body_deadline,
-        callback_secret: callback_secret.to_owned(),
         rate_token_per_minute: config.rate_token_per_minute,
         rate_api_per_minute: config.rate_api_per_minute,
         rate_api_burst: config.rate_api_burst,
-        trusted_proxies: config.trusted_proxies.iter().map(|proxy| proxy.parse()).collect::<Result<_, _>>()?,
+        trusted_proxies: config
+            .trusted_proxies
+            .iter()
+            .map(|proxy| proxy.parse())
+            .collect::<Result<_, _>>()?,
         cors_allow_origins: config.cors_allow_origins.clone(),
-        shutdown_timeout: config.shutdown_timeout,
-        ..HttpConfig::default()
+        shutdown_grace: config.shutdown_timeout,
+        ..HttpConfig::new(config.listen, config.public_url.clone(), callback_secret)
     })
 }
 
@@ -172,7 +186,10 @@ pub fn lock(path: &Path) -> anyhow::Result<std::fs::File> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(std::fs::TryLockError::WouldBlock) => {
-            bail!("another pix-gateway is serving this database ({} is locked): stop it, or use another DATABASE_URL", path.display())
+            bail!(
+                "another pix-gateway is serving this database ({} is locked): stop it, or use another DATABASE_URL",
+                path.display()
+            )
         }
         Err(std::fs::TryLockError::Error(error)) => {
             Err(error).with_context(|| format!("the lock file {} can't be locked", path.display()))

@@ -44,7 +44,9 @@ impl KeyFile {
         let text = fs::read_to_string(path).with_context(|| format!("{shown} can't be read"))?;
         // The parser's own message would quote the line, and with it the secret.
         let Ok(file) = toml::from_str::<File>(&text) else {
-            bail!("{shown} is damaged: restore it from a backup, or remove it to make new keys (all tokens end then)");
+            bail!(
+                "{shown} is damaged: restore it from a backup, or remove it to make new keys (all tokens end then)"
+            );
         };
         Ok(Self { token_keys: file.token_keys.into(), callback_secret: file.callback_secret })
     }

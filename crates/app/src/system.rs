@@ -1,5 +1,6 @@
 //! The one home of the clock, of new ids and of the operating system's random numbers.
 
+use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pix_domain::ids::Ids;
@@ -34,5 +35,9 @@ pub fn random_hex(bytes: usize) -> anyhow::Result<String> {
     let mut buffer = vec![0_u8; bytes];
     getrandom::fill(&mut buffer)
         .map_err(|error| anyhow::anyhow!("the operating system gave no random numbers: {error}"))?;
-    Ok(buffer.iter().map(|byte| format!("{byte:02x}")).collect())
+    let mut text = String::with_capacity(bytes * 2);
+    for byte in buffer {
+        let _ = write!(text, "{byte:02x}");
+    }
+    Ok(text)
 }

@@ -5,6 +5,34 @@
 //!
 //! Start with [`transition`] (the one idea), then [`withdrawals::state`] (everything that can happen to a withdrawal's
 //! money), then [`withdrawals::service`] (the order in which it happens).
+//!
+//! The values need no ports at all:
+//!
+//! ```
+//! use pix_domain::fees::{FeeRule, Percent};
+//! use pix_domain::invalid::Invalid;
+//! use pix_domain::money::{Amount, Cents};
+//! use pix_domain::party::{PixKey, PixKeyType};
+//!
+//! fn main() -> Result<(), Invalid> {
+//!     // Text becomes money without ever being a binary float, and comes back as it was.
+//!     let amount = Amount::parse("150.33")?;
+//!     assert_eq!(amount.cents().get(), 15_033);
+//!     assert!(Amount::parse("150.333").is_err());
+//!
+//!     // 0.30 fixed, plus 1.5 % rounded half up to the centavo, at least 0.50.
+//!     let fixed = Amount::parse("0.30")?.cents();
+//!     let rule = FeeRule::new(fixed, Percent::parse("1.5")?, Amount::parse("0.50")?.cents(), None)?;
+//!     assert_eq!(rule.fee(amount).to_string(), "2.55");
+//!     assert_eq!(amount.cents().checked_add(rule.fee(amount)).map(Cents::plain).as_deref(), Some("152.88"));
+//!
+//!     // A PIX key in the form that DICT knows it by, however it was spelled; in a log it is masked.
+//!     let key = PixKey::parse(PixKeyType::Phone, "(11) 98765-4321")?;
+//!     assert_eq!(key.as_str(), "+5511987654321");
+//!     assert_ne!(key.masked(), key.as_str());
+//!     Ok(())
+//! }
+//! ```
 
 pub mod audit;
 pub mod brcode;

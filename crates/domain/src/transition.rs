@@ -6,7 +6,7 @@
 //! the domain.
 //!
 //! Two rules hold by the shape of the types: a record can't be written without its event (a [`Write`] has both), and a
-//! posting can't be unbalanced (a [`Posting`](crate::wallet::Posting) has one amount and two accounts).
+//! posting can't be unbalanced (a [`Posting`] has one amount and two accounts).
 
 use async_trait::async_trait;
 use uuid::Uuid;

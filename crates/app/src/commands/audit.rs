@@ -131,7 +131,11 @@ pub fn as_text(report: &Report) -> String {
     let mut lines = Vec::new();
     for (integrator, book) in report.integrators.iter().zip(&report.books) {
         let wallet = &book.wallet;
-        let fees = book.entries.iter().map(|entry| entry.posting.effect_cents(pix_domain::wallet::Account::Fees)).sum();
+        let fees = book
+            .entries
+            .iter()
+            .map(|entry| entry.posting.effect_cents(pix_domain::wallet::Account::Fees))
+            .sum();
         lines.push(format!(
             "{}  available {}, held {}, fees {}; {} entries, {} charges, {} withdrawals, {} refunds",
             integrator.id,
@@ -144,10 +148,18 @@ pub fn as_text(report: &Report) -> String {
             book.refunds.len()
         ));
     }
-    lines.extend(report.differences.iter().map(|difference| format!("WRONG    {}", difference_text(difference))));
+    lines.extend(
+        report.differences.iter().map(|difference| format!("WRONG    {}", difference_text(difference))),
+    );
     for finding in &report.findings {
         let resource = finding.resource;
-        lines.push(format!("finding  {} {}: {} ({})", resource.kind.as_str(), resource.id, finding.code, finding.detail));
+        lines.push(format!(
+            "finding  {} {}: {} ({})",
+            resource.kind.as_str(),
+            resource.id,
+            finding.code,
+            finding.detail
+        ));
     }
     if let Some(comparison) = &report.provider {
         lines.extend(comparison.differences.iter().map(|what| format!("WRONG    provider: {what}")));

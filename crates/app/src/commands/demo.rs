@@ -1,11 +1,13 @@
 //! `pix-gateway demo`: the main job, through HTTP, on a fresh store; each step checks what it prints.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use pix_domain::fees::{FeeSchedule, FeeStore};
 use pix_domain::time::Clock;
 use pix_domain::wallet::Entry;
+use pix_settlement::{HttpClientConfig, Trust};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -14,6 +16,9 @@ use super::{audit, fees, integrator, key};
 use crate::config::{Config, SqliteUrl};
 use crate::gateway;
 use crate::system::{SystemClock, random_hex};
+
+/// The longest wait for one answer.
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Runs the subcommand.
 pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
@@ -70,10 +75,16 @@ impl Walk {
         };
         store.set(made.id, schedule, SystemClock.now()).await?;
         let (key, secret) = key::create(store, &gateway::hasher(config)?, made.id).await?;
-        let simulator = running.simulator.as_ref().context("the demo needs the simulated provider")?.base_url();
+        let simulator =
+            running.simulator.as_ref().context("the demo needs the simulated provider")?.base_url();
         println!("integrator {} (cash-out 1.00 + 1 %, refund 0.50), key {}", made.id, key.public_id);
         Ok(Self {
-            client: pix_settlement::http_client(&running.url)?,
+            client: pix_settlement::http_client(&HttpClientConfig {
+                https_only: false,
+                trust: Trust::Nobody,
+                connect_timeout: CALL_TIMEOUT,
+                total_timeout: CALL_TIMEOUT,
+            })?,
             url: running.url.clone(),
             simulator,
             public_id: key.public_id,
@@ -98,11 +109,15 @@ impl Walk {
         let basic = self.client.post(&url).basic_auth(&self.public_id, Some(&self.secret)).send().await?;
         let body: Value = basic.json().await?;
         same("with HTTP Basic, token_type", &body, "/token_type", &json!("Bearer"))?;
-        let credentials = json!({"grant_type": "client_credentials", "public_id": self.public_id, "secret": self.secret});
+        let credentials =
+            json!({"grant_type": "client_credentials", "public_id": self.public_id, "secret": self.secret});
         let (status, body) = self.send(Method::POST, &url, Some(credentials)).await?;
         ensure!(status == 200, "a token with a JSON body was answered with {status}: {body}");
         same("with a JSON body, expires_in", &body, "/expires_in", &json!(3600))?;
-        body.pointer("/access_token").and_then(Value::as_str).context("no access_token")?.clone_into(&mut self.token);
+        body.pointer("/access_token")
+            .and_then(Value::as_str)
+            .context("no access_token")?
+            .clone_into(&mut self.token);
         Ok(())
     }
 
@@ -128,8 +143,9 @@ impl Walk {
         heading("payment of both at the provider");
         let v1 = self.get(200, &format!("/api/v1/charges/{v1_uuid}")).await?;
         for id in [v2_id, &text(&v1, "/pix_id")?] {
-            let (status, body) =
-                self.send(Method::POST, &format!("{}/sim/charges/{id}/pay", self.simulator), Some(json!({}))).await?;
+            let (status, body) = self
+                .send(Method::POST, &format!("{}/sim/charges/{id}/pay", self.simulator), Some(json!({})))
+                .await?;
             ensure!(status == 200, "the provider did not take the payment: {body}");
         }
         let consulted = self.post(200, "/v2/consult-transaction", json!({"pix_id": v2_id})).await?;
@@ -161,9 +177,17 @@ impl Walk {
         let v2 = self.post(200, "/v2/pix/payment", body.clone()).await?;
         same("v2 payment, amount", &v2, "/amount", &json!(20))?;
         let again = self.post(200, "/v2/pix/payment", body).await?;
-        same("v2 payment, sent again: same transaction", &again, "/transactionId", &json!(text(&v2, "/transactionId")?))?;
-        for (name, uuid) in [("v1 withdrawal", text(&v1, "/external_id")?), ("v2 payment", text(&v2, "/external_id")?)] {
-            let consulted = self.post(200, "/api/v1/transactions/consult", json!({"external_id": uuid})).await?;
+        same(
+            "v2 payment, sent again: same transaction",
+            &again,
+            "/transactionId",
+            &json!(text(&v2, "/transactionId")?),
+        )?;
+        for (name, uuid) in
+            [("v1 withdrawal", text(&v1, "/external_id")?), ("v2 payment", text(&v2, "/external_id")?)]
+        {
+            let consulted =
+                self.post(200, "/api/v1/transactions/consult", json!({"external_id": uuid})).await?;
             same(&format!("{name}, status"), &consulted, "/transaction/status", &json!("completed"))?;
         }
         self.balance("98.05").await
@@ -227,7 +251,13 @@ impl Walk {
         self.checked(Method::POST, expected, path, Some(body)).await
     }
 
-    async fn checked(&self, method: Method, expected: u16, path: &str, body: Option<Value>) -> anyhow::Result<Value> {
+    async fn checked(
+        &self,
+        method: Method,
+        expected: u16,
+        path: &str,
+        body: Option<Value>,
+    ) -> anyhow::Result<Value> {
         let (status, answer) = self.send(method.clone(), &format!("{}{path}", self.url), body).await?;
         ensure!(status == expected, "{method} {path} was answered with {status}, not {expected}: {answer}");
         Ok(answer)
@@ -272,7 +302,10 @@ fn same(what: &str, answer: &Value, pointer: &str, expected: &Value) -> anyhow::
 async fn ledger(running: &Running, log: &std::path::Path) -> anyhow::Result<()> {
     heading("ledger");
     let report = audit::audit(&running.store, Some(log)).await?;
-    println!("  {:>3}  {:18} {:9} → {:9} {:>9} {:>10} {:>8}", "no.", "reason", "from", "to", "amount", "available", "held");
+    println!(
+        "  {:>3}  {:18} {:9} → {:9} {:>9} {:>10} {:>8}",
+        "no.", "reason", "from", "to", "amount", "available", "held"
+    );
     for entry in report.books.iter().flat_map(|book| &book.entries) {
         println!("{}", row(entry));
     }

@@ -20,7 +20,9 @@ use crate::system::SystemClock;
 pub async fn run(config: &Config, command: cli::Fees) -> anyhow::Result<ExitCode> {
     let store = gateway::open_store(config)?;
     let (uuid, json) = match &command {
-        cli::Fees::Set { integrator, json, .. } | cli::Fees::Show { integrator, json } => (*integrator, *json),
+        cli::Fees::Set { integrator, json, .. } | cli::Fees::Show { integrator, json } => {
+            (*integrator, *json)
+        }
     };
     let id = IntegratorId(uuid);
     if IntegratorStore::find(&store, id).await?.is_none() {
@@ -40,7 +42,9 @@ pub async fn run(config: &Config, command: cli::Fees) -> anyhow::Result<ExitCode
             any = true;
         }
         if !any {
-            bail!("give at least one of --cash-in, --cash-out and --refund, such as --cash-out fixed=1.50,percent=0.99");
+            bail!(
+                "give at least one of --cash-in, --cash-out and --refund, such as --cash-out fixed=1.50,percent=0.99"
+            );
         }
         schedule.version = store.set(id, schedule.clone(), SystemClock.now()).await?;
     }

@@ -25,14 +25,18 @@ pub async fn run(config: &Config, command: cli::Integrator) -> anyhow::Result<Ex
         cli::Integrator::Create { name, json } => {
             let integrator = create(&store, &name).await?;
             Ok(answer(json, &json!({"uuid": integrator.id.to_string(), "name": integrator.name}), || {
-                format!("integrator {} is made; next: pix-gateway key create --integrator {}", integrator.name, integrator.id)
+                format!(
+                    "integrator {} is made; next: pix-gateway key create --integrator {}",
+                    integrator.name, integrator.id
+                )
             }))
         }
         cli::Integrator::List { json } => {
             let all = IntegratorStore::list(&store).await?;
             let rows: Vec<_> = all.iter().map(row).collect();
             Ok(answer(json, &json!(rows), || {
-                let lines = all.iter().map(|one| format!("{}  {:9}  {}", one.id, status(one.status), one.name));
+                let lines =
+                    all.iter().map(|one| format!("{}  {:9}  {}", one.id, status(one.status), one.name));
                 lines.collect::<Vec<_>>().join("\n")
             }))
         }

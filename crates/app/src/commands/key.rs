@@ -23,15 +23,22 @@ pub async fn run(config: &Config, command: cli::Key) -> anyhow::Result<ExitCode>
             let hasher = gateway::hasher(config)?;
             let (key, secret) = create(&store, &hasher, IntegratorId(integrator)).await?;
             Ok(answer(json, &json!({"public_id": key.public_id, "secret": secret.0}), || {
-                format!("public_id  {}\nsecret     {}\nThe secret is shown this once.", key.public_id, secret.0)
+                format!(
+                    "public_id  {}\nsecret     {}\nThe secret is shown this once.",
+                    key.public_id, secret.0
+                )
             }))
         }
         cli::Key::Revoke { public_id, json } => {
             if !store.revoke(&public_id, SystemClock.now()).await? {
-                bail!("there is no key {public_id}; `pix-gateway key list --integrator UUID` shows an integrator's keys");
+                bail!(
+                    "there is no key {public_id}; `pix-gateway key list --integrator UUID` shows an integrator's keys"
+                );
             }
             let value = json!({"public_id": public_id, "revoked": true});
-            Ok(answer(json, &value, || format!("key {public_id} is revoked; its tokens are refused from now on")))
+            Ok(answer(json, &value, || {
+                format!("key {public_id} is revoked; its tokens are refused from now on")
+            }))
         }
         cli::Key::List { integrator, json } => {
             let id = IntegratorId(integrator);
@@ -50,7 +57,9 @@ pub async fn run(config: &Config, command: cli::Key) -> anyhow::Result<ExitCode>
                 })
                 .collect();
             Ok(answer(json, &json!(rows), || {
-                let state = |key: &ApiKey| key.revoked_at.map_or("live".into(), |at| format!("revoked {}", rfc3339(at)));
+                let state = |key: &ApiKey| {
+                    key.revoked_at.map_or("live".into(), |at| format!("revoked {}", rfc3339(at)))
+                };
                 let lines = keys.iter().map(|key| format!("{}  {}", key.public_id, state(key)));
                 lines.collect::<Vec<_>>().join("\n")
             }))
@@ -65,7 +74,9 @@ pub async fn create(
     integrator_id: IntegratorId,
 ) -> anyhow::Result<(ApiKey, PlainSecret)> {
     if IntegratorStore::find(store, integrator_id).await?.is_none() {
-        bail!("there is no integrator {integrator_id}; make one with `pix-gateway integrator create --name NAME`");
+        bail!(
+            "there is no integrator {integrator_id}; make one with `pix-gateway integrator create --name NAME`"
+        );
     }
     let secret = hasher.generate();
     let key = ApiKey {

@@ -48,22 +48,22 @@ pub async fn start(config: &Config) -> anyhow::Result<Running> {
     let store = Arc::new(gateway::open_store(config)?);
     let lock = gateway::lock(&config.database.beside(gateway::LOCK_ENDING))?;
     let keys = gateway::secrets(config)?;
-    let (settings, simulator) = match &config.provider {
-        Some(settings) => (settings.clone(), None),
-        None => {
-            let (settings, simulator) = start_simulator(config).await?;
-            (settings, Some(simulator))
-        }
+    let (settings, simulator) = if let Some(settings) = &config.provider {
+        (settings.clone(), None)
+    } else {
+        let (settings, simulator) = start_simulator(config).await?;
+        (settings, Some(simulator))
     };
     // The simulated provider, being on this machine, calls back on the address that is listened on.
     let callback_url = match simulator {
         Some(_) => format!("http://{}", config.listen),
         None => config.public_url.clone(),
     };
-    let provider = gateway::provider(config, &settings, &callback_url, &keys.callback_secret)?;
-    let ports = gateway::ports(config, store.clone(), provider);
+    let provider = gateway::provider_config(config, &settings, &callback_url, &keys.callback_secret);
+    let ports = gateway::ports(store.clone(), provider)?;
     let services = gateway::services(config, &store, &ports, &keys)?;
-    let (server, address) = pix_http::bind(gateway::http_config(config, &keys.callback_secret)?, services)?;
+    let (server, address) =
+        pix_http::bind(gateway::http_config(config, &keys.callback_secret)?, services).await?;
     let handle = server.handle();
     Ok(Running {
         url: format!("http://{address}"),
@@ -110,7 +110,8 @@ async fn print_demo(config: &Config, running: &Running) -> anyhow::Result<()> {
     use pix_domain::credentials::store::{ApiKeyStore, IntegratorStore};
     use pix_domain::time::Clock;
     let store = running.store.as_ref();
-    let known = IntegratorStore::list(store).await?.into_iter().find(|integrator| integrator.name == DEMO_NAME);
+    let known =
+        IntegratorStore::list(store).await?.into_iter().find(|integrator| integrator.name == DEMO_NAME);
     let demo = match known {
         Some(demo) => demo,
         None => integrator::create(store, DEMO_NAME).await?,

@@ -19,7 +19,12 @@ pub async fn run(config: &Config, arguments: cli::Simulator) -> anyhow::Result<E
     })
     .await?;
     let defaults = SimulatorConfig::default();
-    println!("simulated provider on {} (client {}, secret {})", simulator.base_url(), defaults.client_id, defaults.client_secret);
+    println!(
+        "simulated provider on {} (client {}, secret {})",
+        simulator.base_url(),
+        defaults.client_id,
+        defaults.client_secret
+    );
     gateway::stop_signal().await?;
     simulator.stop().await;
     Ok(ExitCode::SUCCESS)

@@ -12,12 +12,14 @@ use crate::gateway;
 pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     gateway::init_logging(&config)?;
     let Some(settings) = &config.provider else {
-        bail!("`work` needs a provider: set PIX_PROVIDER_URL (the simulated one runs inside `serve` only, or alone with `pix-gateway simulator`)");
+        bail!(
+            "`work` needs a provider: set PIX_PROVIDER_URL (the simulated one runs inside `serve` only, or alone with `pix-gateway simulator`)"
+        );
     };
     let keys = gateway::secrets(&config)?;
     let store = Arc::new(gateway::open_store(&config)?);
-    let provider = gateway::provider(&config, settings, &config.public_url, &keys.callback_secret)?;
-    let ports = gateway::ports(&config, store, provider);
+    let provider = gateway::provider_config(&config, settings, &config.public_url, &keys.callback_secret);
+    let ports = gateway::ports(store, provider)?;
     let worker = gateway::Worker::start(ports, config.reconciler_interval);
     tracing::info!("workers are running");
     gateway::stop_signal().await?;

@@ -133,7 +133,10 @@ impl Charge {
         // A provider that names no identity of a payment has one payment a charge, known by the charge's own id there;
         // a charge credited under that never takes a second credit under another, nor the other way round.
         let of_charge = self.ticket.as_ref().map(|ticket| &ticket.provider_id);
-        let sole = |key: &ReceiptKey| matches!(key, ReceiptKey::Transaction(id) if Some(id) == of_charge);
+        let sole = |key: &ReceiptKey| {
+            // Of a charge whose id there was never learnt, any such name may be its own.
+            matches!(key, ReceiptKey::Transaction(id) if of_charge.is_none_or(|of_charge| of_charge == id))
+        };
         if let Some(first) = self.credited.as_ref().map(|credited| &credited.first)
             && (*first == payment.key || sole(first) || sole(&payment.key))
         {

@@ -5,7 +5,7 @@ use pix_domain::charges::state as charge_state;
 use pix_domain::ids::{ChargeId, Version};
 use pix_domain::provider::Progress;
 use pix_domain::refunds::state as refund_state;
-use pix_domain::wallet::{Account, Posting, Reason};
+use pix_domain::wallet::{Account, Entry, Posting, Reason};
 use pix_domain::withdrawals::{OutgoingState, state as withdrawal_state};
 use uuid::Uuid;
 
@@ -171,6 +171,24 @@ fn a_refund_of_no_charge_is_a_difference_even_when_its_money_is_right() {
         let differences = check(INTEGRATOR, &book);
         assert!(differences.iter().any(|found| found.what.contains("unknown charge")), "{differences:?}");
     }
+}
+
+#[test]
+fn what_moves_nothing_or_is_anothers_is_a_difference_even_when_all_sums_are_right() {
+    let mut book = right_book();
+    let last = *book.entries.last().unwrap();
+    let nothing = Posting { amount: cents(0), ..last.posting };
+    book.entries.push(Entry { number: last.number + 1, posting: nothing, ..last });
+    book.wallet.entries += 1;
+    let differences = check(INTEGRATOR, &book);
+    assert!(differences.len() == 1 && differences[0].what.contains("moves nothing"), "{differences:?}");
+
+    let mut book = right_book();
+    let events = book.events.remove(&book.charges[UNPAID].resource()).unwrap();
+    book.charges[UNPAID].integrator_id = OTHER;
+    book.events.insert(book.charges[UNPAID].resource(), events);
+    let differences = check(INTEGRATOR, &book);
+    assert!(differences.len() == 1 && differences[0].what.contains("another integrator"), "{differences:?}");
 }
 
 #[test]

@@ -9,7 +9,9 @@ use pix_domain::follow_up::FollowUp;
 use pix_domain::provider::{MockSettlementProvider, OutgoingReport, Progress, ProviderError, Reference};
 use pix_domain::refunds::service::RefundService;
 use pix_domain::schedule::NEEDS_REVIEW_AFTER;
+use pix_domain::time::Timestamp;
 use pix_domain::transactions::TransactionService;
+use pix_domain::transition::Step;
 use pix_domain::withdrawals::service::WithdrawalService;
 use pix_domain::withdrawals::{OutgoingState, Withdrawal};
 use proptest::prelude::*;
@@ -34,7 +36,7 @@ fn sending(
     provider
 }
 
-fn advance(world: &World, step: impl FnOnce(Withdrawal) -> pix_domain::transition::Step) {
+fn advance(world: &World, step: impl FnOnce(Withdrawal) -> Step) {
     world.apply(&next(step(world.withdrawal()))).unwrap();
 }
 
@@ -100,8 +102,7 @@ async fn not_known_proves_nothing_of_what_was_learnt_while_asking() {
         advance(world, |withdrawal| withdrawal.queue(world.now()));
         advance(world, |withdrawal| withdrawal.submit(world.now(), GRACE));
     };
-    let lost: fn(Withdrawal, pix_domain::time::Timestamp) -> pix_domain::transition::Step =
-        Withdrawal::lose_sight;
+    let lost: fn(Withdrawal, Timestamp) -> Step = Withdrawal::lose_sight;
     for (steps, meanwhile, expected) in [
         (vec![lost], accepted_and_old, OutgoingState::NeedsReview),
         (vec![], sent_again, OutgoingState::Submitting),

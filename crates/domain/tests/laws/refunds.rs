@@ -326,19 +326,20 @@ async fn not_known_is_proof_only_past_the_horizon_when_asked_twice_and_never_acc
     const LOST: Steps = &[Refund::lose_sight];
     const TAKEN: Steps = &[accept];
     const TAKEN_FOR_LONG: Steps = &[accept, Refund::ask_for_review];
+    const SENDING: Steps = &[];
     const NEVER_SENT: Steps = &[Refund::queue];
     let horizon = Some(Duration::from_mins(1));
     for (steps, horizon, waited_secs, attempts, expected) in [
         (LOST, horizon, 80, 2, "failed"),
-        (&[] as Steps, horizon, 80, 2, "failed"),
+        (SENDING, horizon, 80, 2, "failed"),
         (LOST, horizon, 79, 2, "uncertain"),
         (LOST, horizon, 80, 1, "uncertain"),
         (LOST, None, 80, 100, "uncertain"),
         (TAKEN, horizon, 80, 100, "accepted"),
         (TAKEN_FOR_LONG, horizon, 80, 100, "needs_review"),
         (NEVER_SENT, horizon, 80, 100, "queued"),
-        (&[] as Steps, horizon, 19, 100, "submitting"),
-        (&[] as Steps, horizon, 20, 100, "uncertain"),
+        (SENDING, horizon, 19, 100, "submitting"),
+        (SENDING, horizon, 20, 100, "uncertain"),
     ] {
         let world = world_in(steps);
         world.wait_secs(waited_secs);

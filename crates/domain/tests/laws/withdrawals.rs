@@ -6,12 +6,15 @@ use std::time::Duration;
 use mockall::Sequence;
 use pix_domain::credentials::IntegratorStatus;
 use pix_domain::error::{ApplyError, ServiceError, StoreError};
+use pix_domain::follow_up::FollowUp;
 use pix_domain::ids::WithdrawalId;
 use pix_domain::ports::Outcome;
 use pix_domain::provider::{MockSettlementProvider, OutgoingReport, Progress, ProviderError};
 use pix_domain::schedule::{NEEDS_REVIEW_AFTER, QUEUE_MAX_AGE};
 use pix_domain::text::IdempotencyKey;
-use pix_domain::transition::{EventKind, MockTransitionStore};
+use pix_domain::time::Timestamp;
+use pix_domain::transactions::TransactionService;
+use pix_domain::transition::{EventKind, MockTransitionStore, Step};
 use pix_domain::withdrawals::service::{CreateWithdrawal, WithdrawalService};
 use pix_domain::withdrawals::{OutgoingState, Withdrawal, state};
 
@@ -60,9 +63,7 @@ fn service(world: &World, provider: MockSettlementProvider) -> WithdrawalService
 }
 
 /// A world in which the withdrawal was accepted at [`T0`] and came to this by these verbs.
-pub fn world_in(
-    steps: &[fn(Withdrawal, pix_domain::time::Timestamp) -> pix_domain::transition::Step],
-) -> World {
+pub fn world_in(steps: &[fn(Withdrawal, Timestamp) -> Step]) -> World {
     let world = World::with_available(FUNDS_CENTS);
     world.apply(&state::accept(new_withdrawal(1), T0, GRACE).unwrap()).unwrap();
     for step in steps {
@@ -76,11 +77,11 @@ fn id() -> WithdrawalId {
     new_withdrawal(1).id
 }
 
-fn accept(withdrawal: Withdrawal, now: pix_domain::time::Timestamp) -> pix_domain::transition::Step {
+fn accept(withdrawal: Withdrawal, now: Timestamp) -> Step {
     withdrawal.accepted(report(Progress::Accepted), now)
 }
 
-fn complete(withdrawal: Withdrawal, now: pix_domain::time::Timestamp) -> pix_domain::transition::Step {
+fn complete(withdrawal: Withdrawal, now: Timestamp) -> Step {
     withdrawal.complete(report(Progress::Completed), now)
 }
 
@@ -268,18 +269,19 @@ async fn an_intent_whose_sender_was_held_up_past_the_grace_is_queued_and_not_sen
 
 #[tokio::test]
 async fn not_known_is_proof_only_past_the_horizon_when_asked_twice_and_never_accepted() {
-    type Steps = &'static [fn(Withdrawal, pix_domain::time::Timestamp) -> pix_domain::transition::Step];
+    type Steps = &'static [fn(Withdrawal, Timestamp) -> Step];
     const LOST: Steps = &[Withdrawal::lose_sight];
     const LOST_FOR_LONG: Steps = &[Withdrawal::lose_sight, Withdrawal::ask_for_review];
     const TAKEN: Steps = &[accept];
     const TAKEN_FOR_LONG: Steps = &[accept, Withdrawal::ask_for_review];
+    const SENDING: Steps = &[];
     const NEVER_SENT: Steps = &[Withdrawal::queue];
     let horizon = Some(Duration::from_mins(1));
     let proven_secs = 80; // The horizon counts from the last moment at which it could have been sent.
     for (steps, horizon, waited_secs, attempts, expected) in [
         (LOST, horizon, proven_secs, 2, "failed"),
         (LOST_FOR_LONG, horizon, proven_secs, 2, "failed"),
-        (&[] as Steps, horizon, proven_secs, 2, "failed"),
+        (SENDING, horizon, proven_secs, 2, "failed"),
         (LOST, horizon, proven_secs - 1, 2, "uncertain"),
         (LOST, horizon, proven_secs, 1, "uncertain"),
         (LOST, horizon, proven_secs, 0, "uncertain"),
@@ -288,9 +290,9 @@ async fn not_known_is_proof_only_past_the_horizon_when_asked_twice_and_never_acc
         (TAKEN, horizon, proven_secs, 100, "accepted"),
         (TAKEN_FOR_LONG, horizon, proven_secs, 100, "needs_review"),
         (NEVER_SENT, horizon, proven_secs, 100, "queued"),
-        (&[] as Steps, horizon, 19, 100, "submitting"),
-        (&[] as Steps, horizon, 20, 100, "uncertain"),
-        (&[] as Steps, None, proven_secs, 100, "uncertain"),
+        (SENDING, horizon, 19, 100, "submitting"),
+        (SENDING, horizon, 20, 100, "uncertain"),
+        (SENDING, None, proven_secs, 100, "uncertain"),
     ] {
         let world = world_in(steps);
         world.wait_secs(waited_secs);
@@ -317,15 +319,16 @@ async fn a_provider_that_cannot_be_asked_changes_nothing() {
 
 #[tokio::test]
 async fn after_65_minutes_an_operator_is_to_look_and_once_is_enough() {
-    type Verb = fn(Withdrawal, pix_domain::time::Timestamp) -> pix_domain::transition::Step;
+    type Verb = fn(Withdrawal, Timestamp) -> Step;
     let just_before = NEEDS_REVIEW_AFTER.checked_sub(Duration::from_micros(1)).unwrap();
+    let lost: Verb = Withdrawal::lose_sight;
     for (steps, answer) in [
-        (&[] as &[Verb], Err(unavailable())),
-        (&[Withdrawal::lose_sight], Ok(None)),
-        (&[accept], Ok(Some(report(Progress::Accepted)))),
-        (&[Withdrawal::lose_sight], Ok(Some(report(Progress::Accepted)))),
+        (vec![], Err(unavailable())),
+        (vec![lost], Ok(None)),
+        (vec![accept], Ok(Some(report(Progress::Accepted)))),
+        (vec![lost], Ok(Some(report(Progress::Accepted)))),
     ] {
-        let world = world_in(steps);
+        let world = world_in(&steps);
         let service = service(&world, knowing(answer, None));
         world.wait(just_before);
         let _ = service.refresh(INTEGRATOR, id(), 1).await.unwrap();
@@ -398,7 +401,7 @@ async fn what_the_provider_has_is_never_sent_again_though_we_thought_it_was_not_
 
 #[tokio::test]
 async fn a_report_against_what_is_final_is_a_finding_and_moves_nothing() {
-    type Verb = fn(Withdrawal, pix_domain::time::Timestamp) -> pix_domain::transition::Step;
+    type Verb = fn(Withdrawal, Timestamp) -> Step;
     let fail: Verb = |withdrawal, now| withdrawal.fail(failure(), now);
     let failed = || Progress::Failed { code: "x".into(), message: "no".into() };
     for (steps, progress, code) in [
@@ -436,4 +439,20 @@ async fn another_integrators_withdrawal_does_not_exist() {
     assert_eq!(service.get(OTHER, id()).await, Err(ServiceError::NotFound));
     assert_eq!(service.refresh(OTHER, id(), 0).await.unwrap_err(), ServiceError::NotFound);
     assert_eq!(service.follow_up(OTHER, id(), 0).await, Err(ServiceError::NotFound));
+}
+
+#[tokio::test]
+async fn without_news_it_is_asked_about_more_and_more_seldom() {
+    let due_after = async |steps: &[fn(Withdrawal, Timestamp) -> Step], attempts| {
+        let world = world_in(steps);
+        let resource = world.withdrawal().resource();
+        let worker = TransactionService::new(world.ports(knowing(Ok(None), None)));
+        worker.follow_up(FollowUp { resource, attempts }).await.unwrap();
+        let due: Timestamp = world.stored().follow_ups[&resource];
+        due.since(world.now()).as_secs()
+    };
+    for (attempts, secs) in [(1, 15), (2, 60), (3, 300), (4, 900), (5, 900), (1_000, 900)] {
+        assert_eq!(due_after(&[Withdrawal::lose_sight], attempts).await, secs);
+    }
+    assert_eq!(due_after(&[], 1).await, GRACE.as_secs(), "what is being sent is left alone");
 }

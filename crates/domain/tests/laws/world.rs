@@ -189,15 +189,15 @@ impl World {
                 return Err(ApplyError::Duplicate(UniqueKey::ExternalId));
             }
         }
-        if let Some(handle) = &transition.handle {
-            if stored.handles.iter().any(|known| known.kind == handle.kind && known.key == handle.key) {
-                return Err(ApplyError::Duplicate(UniqueKey::IdempotencyKey));
-            }
+        if let Some(handle) = &transition.handle
+            && stored.handles.iter().any(|known| known.kind == handle.kind && known.key == handle.key)
+        {
+            return Err(ApplyError::Duplicate(UniqueKey::IdempotencyKey));
         }
-        if let Some(receipt) = &transition.receipt {
-            if stored.book.receipts.iter().any(|known| known.payment.key == receipt.payment.key) {
-                return Err(ApplyError::Duplicate(UniqueKey::Receipt));
-            }
+        if let Some(receipt) = &transition.receipt
+            && stored.book.receipts.iter().any(|known| known.payment.key == receipt.payment.key)
+        {
+            return Err(ApplyError::Duplicate(UniqueKey::Receipt));
         }
         let mut wallet = stored.book.wallet;
         let mut entries = Vec::new();

@@ -1,0 +1,16 @@
+//! The promises of a store, one function each. Every one gets an empty store.
+
+pub mod credentials;
+pub mod durability;
+pub mod fees;
+pub mod follow_ups;
+pub mod guards;
+pub mod idempotency;
+pub mod lists;
+pub mod money;
+pub mod pix_ids;
+pub mod races;
+pub mod round_trips;
+pub mod scripts;
+pub mod tenancy;
+pub mod uncertain;

@@ -1,0 +1,142 @@
+//! What an adapter brings, and what a case gets.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pix_domain::audit::BookStore;
+use pix_domain::charges::service::ChargeService;
+use pix_domain::charges::store::ChargeStore;
+use pix_domain::credentials::store::{ApiKeyStore, IntegratorStore};
+use pix_domain::fees::FeeStore;
+use pix_domain::follow_up::{FollowUpStore, LookupStore};
+use pix_domain::ports::{DEFAULT_SUBMIT_GRACE, Ports, Stores};
+use pix_domain::reconciler::Reconciler;
+use pix_domain::refunds::service::RefundService;
+use pix_domain::refunds::store::RefundStore;
+use pix_domain::transactions::TransactionService;
+use pix_domain::transition::TransitionStore;
+use pix_domain::wallet::store::WalletStore;
+use pix_domain::withdrawals::service::WithdrawalService;
+use pix_domain::withdrawals::store::WithdrawalStore;
+
+use crate::{FakeProvider, FixedClock, SequencedIds};
+
+/// How long sending may take in the suite.
+pub const SUBMIT_GRACE: Duration = DEFAULT_SUBMIT_GRACE;
+
+/// Every port of one store.
+#[derive(Clone)]
+pub struct StoreSet {
+    /// What the use cases need.
+    pub domain: Stores,
+    /// Integrators.
+    pub integrators: Arc<dyn IntegratorStore>,
+    /// Their keys.
+    pub keys: Arc<dyn ApiKeyStore>,
+    /// Whole books.
+    pub books: Arc<dyn BookStore>,
+}
+
+impl StoreSet {
+    /// One store that is all of them.
+    pub fn of<S>(store: Arc<S>) -> Self
+    where
+        S: TransitionStore
+            + ChargeStore
+            + WithdrawalStore
+            + RefundStore
+            + WalletStore
+            + FeeStore
+            + FollowUpStore
+            + LookupStore
+            + IntegratorStore
+            + ApiKeyStore
+            + BookStore
+            + 'static,
+    {
+        Self {
+            domain: Stores::of(store.clone()),
+            integrators: store.clone(),
+            keys: store.clone(),
+            books: store,
+        }
+    }
+}
+
+/// Whether a store outlives its process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// It does: it was closed and opened again.
+    Durable,
+    /// It doesn't: nothing was done.
+    Volatile,
+}
+
+/// An empty store of the kind under test, with whatever it stands on.
+#[async_trait]
+pub trait StoreHarness: Send {
+    /// The ports of the store as it is open now.
+    fn stores(&self) -> StoreSet;
+
+    /// Closes the store and opens it again, where that means something. Whoever calls this holds none of its ports.
+    async fn reopen(&mut self) -> Durability;
+}
+
+/// The use cases over a store, with the other ports at hand.
+#[derive(Clone)]
+pub struct Services {
+    /// The store.
+    pub stores: StoreSet,
+    /// The provider.
+    pub provider: Arc<FakeProvider>,
+    /// Time.
+    pub clock: Arc<FixedClock>,
+    /// Identifiers.
+    pub ids: Arc<SequencedIds>,
+    /// All of it as the domain takes it.
+    pub ports: Ports,
+    /// Charges.
+    pub charges: ChargeService,
+    /// Withdrawals.
+    pub withdrawals: WithdrawalService,
+    /// Refunds.
+    pub refunds: RefundService,
+    /// All of them.
+    pub transactions: TransactionService,
+    /// The worker.
+    pub reconciler: Reconciler,
+}
+
+impl Services {
+    /// Over `stores`, with ids of that seed.
+    pub fn over(stores: StoreSet, seed: u64) -> Self {
+        let provider = Arc::new(FakeProvider::default());
+        let clock = Arc::new(FixedClock::default());
+        let ids = Arc::new(SequencedIds::new(seed));
+        let ports = Ports {
+            stores: stores.domain.clone(),
+            provider: provider.clone(),
+            clock: clock.clone(),
+            ids: ids.clone(),
+            submit_grace: SUBMIT_GRACE,
+        };
+        Self {
+            charges: ChargeService::new(ports.clone()),
+            withdrawals: WithdrawalService::new(ports.clone()),
+            refunds: RefundService::new(ports.clone()),
+            transactions: TransactionService::new(ports.clone()),
+            reconciler: Reconciler::new(ports.clone()),
+            stores,
+            provider,
+            clock,
+            ids,
+            ports,
+        }
+    }
+}
+
+/// The use cases over the store of `harness`.
+pub fn services(harness: &dyn StoreHarness) -> Services {
+    Services::over(harness.stores(), 0)
+}

@@ -1,0 +1,218 @@
+//! How a case is run, what it is compared by, and the list of all of them.
+
+use std::future::Future;
+
+use pix_domain::audit::{self, Book, StoredFinding};
+use pix_domain::ids::IntegratorId;
+
+use crate::harness::{StoreHarness, StoreSet};
+
+/// Runs one case on two worker threads.
+pub fn run(case: impl Future<Output = ()>) {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.worker_threads(2).enable_all().build().expect("a runtime").block_on(case);
+}
+
+/// Asserts that the books of every integrator are right: what every case ends with.
+pub async fn assert_books_are_right(harness: &dyn StoreHarness) {
+    let stores = harness.stores();
+    for integrator in stores.integrators.list().await.expect("the integrators") {
+        let book = stores.books.book(integrator.id).await.expect("a book");
+        assert_eq!(audit::check(integrator.id, &book), Vec::new(), "the audit found differences");
+    }
+}
+
+/// Everything of every integrator, in an order that does not depend on the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot(Vec<(IntegratorId, Book, Vec<StoredFinding>)>);
+
+/// Everything of every integrator as it is now.
+pub async fn snapshot(stores: &StoreSet) -> Snapshot {
+    let mut all = Vec::new();
+    for integrator in stores.integrators.list().await.expect("the integrators") {
+        let mut book = stores.books.book(integrator.id).await.expect("a book");
+        book.charges.sort_by_key(|charge| charge.id);
+        book.withdrawals.sort_by_key(|withdrawal| withdrawal.id);
+        book.refunds.sort_by_key(|refund| refund.id);
+        book.receipts.sort_by_key(|receipt| receipt.payment.key.to_text());
+        let findings = stores.books.findings(integrator.id).await.expect("findings");
+        all.push((integrator.id, book, findings));
+    }
+    Snapshot(all)
+}
+
+/// Expands to one `#[test]` for every promise of a store.
+///
+/// Takes an expression, of names of the module it stands in, that makes a future of a
+/// [`StoreHarness`](crate::StoreHarness); it is evaluated in every test, so that each has a store of its own.
+#[macro_export]
+macro_rules! store_suite {
+    ($harness:expr) => {
+        $crate::store_cases! { $harness;
+            guards {
+                a_stale_version_writes_nothing,
+                a_version_that_was_never_reached_writes_nothing,
+                a_duplicate_id_writes_nothing,
+                the_same_transition_twice_writes_once,
+                a_duplicate_external_id_writes_nothing,
+                a_name_twice_in_one_transition_writes_nothing,
+                a_record_twice_in_one_transition_writes_nothing,
+                external_ids_that_only_look_alike_are_different,
+                a_duplicate_idempotency_key_writes_nothing,
+                a_refused_transition_takes_no_idempotency_key,
+                a_duplicate_receipt_writes_nothing,
+                a_receipt_without_end_to_end_id_is_unique_too,
+                too_little_available_writes_nothing,
+                too_little_held_writes_nothing,
+                a_balance_below_zero_between_two_postings_writes_nothing,
+                a_stale_second_write_undoes_the_first,
+                a_duplicate_is_told_before_missing_funds,
+                a_stale_record_is_told_before_missing_funds,
+                a_transition_of_two_integrators_is_rejected,
+                a_version_out_of_turn_is_rejected,
+                a_refused_write_leaves_the_follow_up_as_it_was,
+                many_transitions_are_applied_each_on_its_own,
+            }
+            money {
+                a_wallet_without_movements_is_empty,
+                entries_have_no_gaps_and_carry_the_balances_after,
+                entries_are_read_in_pieces,
+                an_entry_is_kept_exactly,
+                money_is_conserved,
+                the_largest_amounts_are_exact,
+                a_finding_is_kept_once,
+                a_book_is_one_view_while_others_write,
+            }
+            tenancy {
+                a_foreign_integrator_finds_nothing,
+                names_keys_and_receipts_are_each_integrators_own,
+                a_record_of_another_can_not_be_written,
+                a_reference_leads_to_its_owner,
+            }
+            races {
+                withdrawals_never_take_more_than_there_is,
+                holds_never_take_more_than_there_is,
+                refunds_never_sum_above_what_was_paid,
+                one_of_many_decisions_on_one_version_is_applied,
+                requests_with_one_external_id_make_one_withdrawal,
+                requests_with_one_idempotency_key_make_one_withdrawal,
+                requests_with_one_external_id_make_one_charge,
+                requests_with_one_external_id_make_one_refund,
+                one_payment_told_many_times_is_credited_once,
+                one_receipt_is_credited_once,
+                many_payments_of_one_charge_are_all_credited,
+                many_payments_told_at_once_are_each_credited_once,
+                what_waits_is_sent_by_one_of_many_workers,
+                a_storm_leaves_the_books_right,
+                who_decides_again_gets_through,
+            }
+            idempotency {
+                the_same_request_again_is_the_same_record,
+                a_replay_is_the_record_as_it_is_now,
+                another_body_under_the_same_handle_is_refused,
+                a_refusal_for_lack_of_money_burns_nothing,
+                a_definite_failure_sticks_to_its_handle,
+                a_refused_charge_sticks_to_its_handle,
+                a_charge_without_answer_is_made_when_asked_for_again,
+                requests_without_a_handle_are_each_their_own,
+                a_slower_request_is_told_of_the_quicker_refund,
+                a_twin_refund_without_a_handle_is_refused,
+            }
+            uncertain {
+                a_lost_answer_is_settled_when_the_provider_is_asked,
+                not_known_is_no_proof_before_the_horizon,
+                not_known_is_no_proof_the_first_time,
+                what_stays_unknown_is_held_for_an_operator,
+                a_failing_question_proves_nothing,
+                what_was_not_sent_is_sent_once_by_the_worker,
+                what_waits_too_long_is_given_up,
+                a_record_left_while_sending_is_asked_about_and_not_sent,
+                an_accepted_withdrawal_that_fails_is_released_once,
+                a_contradicting_report_makes_one_finding_and_changes_nothing,
+                what_comes_back_is_credited_once,
+                a_refund_without_answer_holds_until_there_is_evidence,
+                a_late_payment_is_credited,
+                a_running_operation_keeps_its_fee,
+                a_worker_that_was_overtaken_does_no_harm,
+            }
+            lists {
+                a_list_has_as_many_rows_as_asked_for,
+                a_cursor_needs_no_row_of_its_own,
+                the_way_back_shows_the_same_rows,
+                a_walk_neither_skips_nor_repeats_while_others_insert,
+                filters_take_away_what_they_say,
+                withdrawals_are_listed_alike,
+                refunds_of_a_charge_are_listed_oldest_first,
+                a_change_keeps_a_row_in_its_place,
+            }
+            pix_ids {
+                a_charge_is_found_by_every_payment_on_it,
+                outgoing_movements_are_found_by_both_ids,
+                our_own_id_will_do_and_an_unknown_one_will_not,
+            }
+            follow_ups {
+                the_most_overdue_are_claimed_first,
+                a_claim_is_a_lease,
+                two_workers_never_claim_the_same,
+                to_postpone_keeps_the_count,
+                a_change_begins_the_count_anew,
+                a_finding_leaves_the_follow_up_alone,
+            }
+            fees {
+                all_is_free_until_fees_are_set,
+                every_version_stays,
+                fees_of_an_unknown_integrator_are_rejected,
+                fees_come_back_exactly,
+                versions_set_at_once_are_all_kept,
+            }
+            credentials {
+                integrators_are_kept_and_listed,
+                a_taken_integrator_id_is_rejected,
+                a_status_changes_there_and_back,
+                keys_are_kept_and_listed,
+                a_taken_or_ownerless_key_is_rejected,
+                a_key_is_revoked_once,
+            }
+            round_trips {
+                charges_come_back_exactly,
+                a_changed_charge_comes_back_exactly,
+                withdrawals_come_back_exactly,
+                a_changed_withdrawal_comes_back_exactly,
+                refunds_come_back_exactly,
+                a_changed_refund_comes_back_exactly,
+                the_longest_texts_come_back_exactly,
+            }
+            durability {
+                everything_is_there_after_reopening,
+                work_goes_on_after_reopening,
+            }
+            scripts {
+                the_script_of_seed_1_observes_what_it_must,
+                the_script_of_seed_2_observes_what_it_must,
+            }
+        }
+    };
+}
+
+/// The expansion of [`store_suite!`]; nobody else's business.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! store_cases {
+    ($harness:expr; $($group:ident { $($case:ident,)* })*) => {$(
+        mod $group {
+            // What the expression names.
+            use super::*;
+
+            $(
+                #[test]
+                fn $case() {
+                    $crate::run(async {
+                        let mut harness = $harness.await;
+                        $crate::cases::$group::$case(&mut harness).await;
+                        $crate::assert_books_are_right(&harness).await;
+                    });
+                }
+            )*
+        }
+    )*};
+}

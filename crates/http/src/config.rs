@@ -1,0 +1,262 @@
+//! The settings of the HTTP interface, each with its default and its bounds.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// The longest request body by default: 64 KiB.
+pub const DEFAULT_BODY_LIMIT_BYTES: usize = 64 * 1024;
+
+/// The highest limit of a request body that may be set: 1 MiB.
+pub const MAX_BODY_LIMIT_BYTES: usize = 1024 * 1024;
+
+/// How long a client may take to send a body.
+pub const DEFAULT_BODY_DEADLINE: Duration = Duration::from_secs(5);
+
+/// How long a client may take to send the head of a request.
+pub const DEFAULT_HEAD_DEADLINE: Duration = Duration::from_secs(5);
+
+/// How long an idle connection is kept.
+pub const DEFAULT_KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// How long a graceful stop waits for requests in progress.
+pub const DEFAULT_SHUTDOWN_GRACE: Duration = Duration::from_secs(30);
+
+/// Requests a minute of one client to the token endpoint.
+pub const DEFAULT_RATE_TOKEN_PER_MINUTE: u32 = 20;
+
+/// Requests a minute of one access token (or one client without one) to all other endpoints.
+pub const DEFAULT_RATE_API_PER_MINUTE: u32 = 600;
+
+/// How many of those may come at once.
+pub const DEFAULT_RATE_API_BURST: u32 = 100;
+
+/// The realm named in `WWW-Authenticate`.
+pub const DEFAULT_REALM: &str = "pix-gateway";
+
+/// The fewest characters of a callback secret.
+pub const MIN_CALLBACK_SECRET_CHARS: usize = 16;
+
+/// The settings of the HTTP interface.
+#[derive(Clone)]
+pub struct HttpConfig {
+    /// Where to listen; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// How many worker threads; `None` for one a core. At least 1.
+    pub workers: Option<usize>,
+    /// What clients call this service, without a slash at the end: links in answers start with it.
+    pub public_url: String,
+    /// What the `type` URIs of v1 errors start with, without a slash at the end (RFC 9457).
+    pub problem_base: String,
+    /// The realm named in `WWW-Authenticate`: visible ASCII without `"` and `\`.
+    pub realm: String,
+    /// The longest body: 1 to [`MAX_BODY_LIMIT_BYTES`].
+    pub body_limit_bytes: usize,
+    /// How long a client may take to send a body. More than zero.
+    pub body_deadline: Duration,
+    /// How long a client may take to send the head of a request. More than zero.
+    pub head_deadline: Duration,
+    /// How long an idle connection is kept. More than zero.
+    pub keep_alive: Duration,
+    /// How long a graceful stop waits for requests in progress.
+    pub shutdown_grace: Duration,
+    /// The unguessable path segment of the provider's callbacks, `/callbacks/{secret}`: at least
+    /// [`MIN_CALLBACK_SECRET_CHARS`] letters, digits, `-` or `_`.
+    pub callback_secret: String,
+    /// Requests a minute of one client to the token endpoint. At least 1.
+    pub rate_token_per_minute: u32,
+    /// Requests a minute of one access token to all other endpoints. At least 1.
+    pub rate_api_per_minute: u32,
+    /// How many of those may come at once. At least 1.
+    pub rate_api_burst: u32,
+    /// Peers whose `X-Forwarded-For` is believed. None by default.
+    pub trusted_proxies: Vec<ProxyRange>,
+    /// Origins whose pages may call (`https://app.example.com`). None by default, which switches CORS off.
+    pub cors_allow_origins: Vec<String>,
+}
+
+impl HttpConfig {
+    /// The defaults.
+    pub fn new(
+        listen: SocketAddr,
+        public_url: impl Into<String>,
+        callback_secret: impl Into<String>,
+    ) -> Self {
+        let public_url = public_url.into().trim_end_matches('/').to_owned();
+        Self {
+            listen,
+            workers: None,
+            problem_base: format!("{public_url}/errors"),
+            public_url,
+            realm: DEFAULT_REALM.to_owned(),
+            body_limit_bytes: DEFAULT_BODY_LIMIT_BYTES,
+            body_deadline: DEFAULT_BODY_DEADLINE,
+            head_deadline: DEFAULT_HEAD_DEADLINE,
+            keep_alive: DEFAULT_KEEP_ALIVE,
+            shutdown_grace: DEFAULT_SHUTDOWN_GRACE,
+            callback_secret: callback_secret.into(),
+            rate_token_per_minute: DEFAULT_RATE_TOKEN_PER_MINUTE,
+            rate_api_per_minute: DEFAULT_RATE_API_PER_MINUTE,
+            rate_api_burst: DEFAULT_RATE_API_BURST,
+            trusted_proxies: Vec::new(),
+            cors_allow_origins: Vec::new(),
+        }
+    }
+
+    /// Whether every setting is within its bounds.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let secret = &self.callback_secret;
+        let word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        let checks = [
+            (self.workers == Some(0), "workers", "must be at least 1"),
+            (self.body_limit_bytes == 0, "body_limit_bytes", "must be at least 1"),
+            (self.body_limit_bytes > MAX_BODY_LIMIT_BYTES, "body_limit_bytes", "must be at most 1 MiB"),
+            (self.body_deadline.is_zero(), "body_deadline", "must be more than zero"),
+            (self.head_deadline.is_zero(), "head_deadline", "must be more than zero"),
+            (self.keep_alive.is_zero(), "keep_alive", "must be more than zero"),
+            (self.rate_token_per_minute == 0, "rate_token_per_minute", "must be at least 1"),
+            (self.rate_api_per_minute == 0, "rate_api_per_minute", "must be at least 1"),
+            (self.rate_api_burst == 0, "rate_api_burst", "must be at least 1"),
+            (
+                secret.len() < MIN_CALLBACK_SECRET_CHARS || !secret.bytes().all(word),
+                "callback_secret",
+                "must have at least 16 letters, digits, '-' or '_'",
+            ),
+            (
+                !self.realm.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\')),
+                "realm",
+                "must be visible ASCII without quotes",
+            ),
+        ];
+        match checks.into_iter().find(|(broken, ..)| *broken) {
+            Some((_, field, problem)) => Err(ConfigError { field, problem }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for HttpConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpConfig")
+            .field("listen", &self.listen)
+            .field("public_url", &self.public_url)
+            .field("body_limit_bytes", &self.body_limit_bytes)
+            .field("body_deadline", &self.body_deadline)
+            .field("rate_token_per_minute", &self.rate_token_per_minute)
+            .field("rate_api_per_minute", &self.rate_api_per_minute)
+            .field("rate_api_burst", &self.rate_api_burst)
+            .field("trusted_proxies", &self.trusted_proxies)
+            .field("cors_allow_origins", &self.cors_allow_origins)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A setting out of its bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("{field} {problem}")]
+pub struct ConfigError {
+    /// Which one.
+    pub field: &'static str,
+    /// What is wrong with it.
+    pub problem: &'static str,
+}
+
+/// A range of addresses in CIDR form: `10.0.0.0/8`, `fd00::/8`, or one address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProxyRange {
+    network: IpAddr,
+    prefix: u8,
+}
+
+impl ProxyRange {
+    /// Whether `address` lies within. An IPv4 address mapped into IPv6 is the IPv4 address.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.network, address.to_canonical()) {
+            (IpAddr::V4(network), IpAddr::V4(address)) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(self.prefix)).unwrap_or(0);
+                network.to_bits() & mask == address.to_bits() & mask
+            }
+            (IpAddr::V6(network), IpAddr::V6(address)) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(self.prefix)).unwrap_or(0);
+                network.to_bits() & mask == address.to_bits() & mask
+            }
+            _ => false,
+        }
+    }
+}
+
+impl FromStr for ProxyRange {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let refused = ConfigError {
+            field: "trusted_proxies",
+            problem: "must be addresses or CIDR ranges such as 10.0.0.0/8",
+        };
+        let (address, prefix) = match text.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix)),
+            None => (text, None),
+        };
+        let Ok(network) = address.parse::<IpAddr>() else { return Err(refused) };
+        let longest = if network.is_ipv4() { 32 } else { 128 };
+        match prefix.map_or(Ok(longest), str::parse::<u8>) {
+            Ok(prefix) if prefix <= longest => Ok(Self { network, prefix }),
+            _ => Err(refused),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> HttpConfig {
+        HttpConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)), "https://pix.example/", "0123456789abcdef")
+    }
+
+    #[test]
+    fn the_defaults_are_within_their_bounds_and_urls_have_no_slash_at_the_end() {
+        assert_eq!(config().check(), Ok(()));
+        assert_eq!(config().public_url, "https://pix.example");
+        assert_eq!(config().problem_base, "https://pix.example/errors");
+    }
+
+    #[test]
+    fn a_setting_out_of_its_bounds_is_named() {
+        for (config, field) in [
+            (HttpConfig { callback_secret: "short".into(), ..config() }, "callback_secret"),
+            (HttpConfig { callback_secret: "0123456789abcdef/".into(), ..config() }, "callback_secret"),
+            (HttpConfig { rate_api_burst: 0, ..config() }, "rate_api_burst"),
+            (HttpConfig { body_limit_bytes: MAX_BODY_LIMIT_BYTES + 1, ..config() }, "body_limit_bytes"),
+            (HttpConfig { realm: "a\"b".into(), ..config() }, "realm"),
+        ] {
+            assert_eq!(config.check().unwrap_err().field, field);
+        }
+    }
+
+    #[test]
+    fn debug_never_shows_the_callback_secret() {
+        assert!(!format!("{:?}", config()).contains("0123456789abcdef"));
+    }
+
+    #[test]
+    fn ranges_hold_their_addresses_and_no_others() {
+        let holds = |range: &str, address: &str| {
+            range.parse::<ProxyRange>().unwrap().contains(address.parse().unwrap())
+        };
+        assert!(holds("10.0.0.0/8", "10.255.0.1"));
+        assert!(!holds("10.0.0.0/8", "11.0.0.1"));
+        assert!(holds("10.0.0.0/8", "::ffff:10.1.2.3"));
+        assert!(holds("0.0.0.0/0", "203.0.113.9"));
+        assert!(holds("192.0.2.7", "192.0.2.7"));
+        assert!(!holds("192.0.2.7", "192.0.2.8"));
+        assert!(holds("fd00::/8", "fd12::1"));
+        assert!(!holds("fd00::/8", "10.0.0.1"));
+        for text in ["", "10.0.0.0/33", "10.0.0/8", "fd00::/129", "x/8", "10.0.0.0/-1"] {
+            assert!(text.parse::<ProxyRange>().is_err(), "{text}");
+        }
+    }
+}

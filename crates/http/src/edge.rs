@@ -1,0 +1,154 @@
+//! What every request and every answer passes: the request id, the span of its log lines and the line about itself, the
+//! error form, security headers, rate-limit headers, and CORS.
+//!
+//! The log line has the pattern of the route, never the path or the query: paths hold identifiers and secrets.
+
+use std::time::Instant;
+
+use actix_governor::GovernorResult;
+use actix_web::body::BoxBody;
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use actix_web::http::{Method, StatusCode};
+use actix_web::middleware::Next;
+use actix_web::{Error, HttpMessage, HttpResponse, web};
+use tracing::Instrument;
+
+use crate::error::{ApiError, Generation};
+use crate::limits::Policy;
+use crate::state::State;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+
+/// The longest request id that is taken from a client.
+const MAX_REQUEST_ID_CHARS: usize = 128;
+
+/// How long a browser may remember what CORS allows.
+const CORS_MAX_AGE_SECONDS: u64 = 600;
+
+const CORS_METHODS: &str = "GET, POST";
+const CORS_REQUEST_HEADERS: &str = "Authorization, Content-Type, Idempotency-Key, X-Request-Id";
+const CORS_ANSWER_HEADERS: &str =
+    "X-Request-Id, Location, Link, Retry-After, Idempotency-Replayed, RateLimit, RateLimit-Policy";
+
+/// The middleware around all routes.
+pub(crate) async fn edge(
+    request: ServiceRequest,
+    next: Next<BoxBody>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    let Some(state) = request.app_data::<web::Data<State>>().cloned() else {
+        return next.call(request).await;
+    };
+    let started = Instant::now();
+    let request_id = request_id(request.headers(), &state);
+    let generation = Generation::of(request.path());
+    let method = request.method().clone();
+    let origin = allowed_origin(request.headers(), &state.config.cors_allow_origins);
+    let span = tracing::info_span!("request", request_id = %request_id, integrator = tracing::field::Empty);
+
+    let preflight = method == Method::OPTIONS
+        && origin.is_some()
+        && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let answer = if preflight {
+        request.into_response(HttpResponse::NoContent().finish())
+    } else {
+        next.call(request).instrument(span.clone()).await?
+    };
+    let mut answer = with_error_form(answer, generation, &request_id, &state);
+    let headers = answer.headers_mut();
+    insert(headers, REQUEST_ID, &request_id);
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Some(origin) = origin {
+        allow_origin(headers, origin, preflight);
+    }
+
+    let duration_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+    let route = answer.request().match_pattern();
+    span.in_scope(|| {
+        tracing::info!(
+            method = %method,
+            route = route.as_deref().unwrap_or("none"),
+            status = answer.status().as_u16(),
+            duration_us,
+            "answered"
+        );
+    });
+    Ok(answer)
+}
+
+fn insert(headers: &mut HeaderMap, name: HeaderName, text: &str) {
+    if let Ok(value) = HeaderValue::from_str(text) {
+        headers.insert(name, value);
+    }
+}
+
+/// The client's id for the request when it is 1 to 128 visible ASCII characters, else one of ours.
+fn request_id(headers: &HeaderMap, state: &State) -> String {
+    let given = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok());
+    let fits = |id: &&str| {
+        (1..=MAX_REQUEST_ID_CHARS).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic())
+    };
+    given.filter(fits).map_or_else(|| state.services.ids.next().simple().to_string(), str::to_owned)
+}
+
+/// Writes an error in the form of its generation, and the state of the rate limit beside whatever is answered.
+fn with_error_form(
+    answer: ServiceResponse<BoxBody>,
+    generation: Generation,
+    request_id: &str,
+    state: &State,
+) -> ServiceResponse<BoxBody> {
+    let status = answer.status();
+    let failure = answer
+        .response()
+        .error()
+        .map(|error| error.as_error::<ApiError>().cloned().unwrap_or_else(|| ApiError::foreign(status)));
+    let rate = rate_limit(&answer, failure.as_ref());
+    let mut answer = match failure {
+        Some(failure) => {
+            let (request, _) = answer.into_parts();
+            ServiceResponse::new(request, failure.render(generation, request_id, &state.config))
+        }
+        None => answer,
+    };
+    let headers = answer.headers_mut();
+    headers.remove("x-ratelimit-limit");
+    headers.remove("x-ratelimit-remaining");
+    if let Some((policy, rate)) = rate {
+        insert(headers, RATE_LIMIT_POLICY, &policy);
+        insert(headers, RATE_LIMIT, &rate);
+    }
+    answer
+}
+
+fn rate_limit(answer: &ServiceResponse<BoxBody>, failure: Option<&ApiError>) -> Option<(String, String)> {
+    let extensions = answer.request().extensions();
+    let policy = extensions.get::<Policy>()?;
+    let limited = failure.filter(|_| answer.status() == StatusCode::TOO_MANY_REQUESTS);
+    let rate = match (limited, extensions.get::<GovernorResult<ApiError>>()) {
+        (Some(failure), _) => policy.exhausted(failure.retry_after_seconds().unwrap_or(1)),
+        (None, Some(GovernorResult::Ok { remaining: Some(remaining), .. })) => policy.state(*remaining),
+        _ => return None,
+    };
+    Some((policy.policy(), rate))
+}
+
+fn allowed_origin(headers: &HeaderMap, allowed: &[String]) -> Option<HeaderValue> {
+    let origin = headers.get(header::ORIGIN)?;
+    allowed.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes()).then(|| origin.clone())
+}
+
+fn allow_origin(headers: &mut HeaderMap, origin: HeaderValue, preflight: bool) {
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    headers.insert(header::VARY, HeaderValue::from_static("Origin"));
+    if preflight {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(CORS_METHODS));
+        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(CORS_REQUEST_HEADERS));
+        headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from(CORS_MAX_AGE_SECONDS));
+    } else {
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(CORS_ANSWER_HEADERS));
+    }
+}

@@ -1,0 +1,201 @@
+//! What a handler is given: the request, who sends it, and its body, each read when it is asked for.
+//!
+//! In that order: nobody's body is read before it is known who sends it.
+
+use std::future::{Ready, ready};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use actix_web::dev::Payload;
+use actix_web::http::header::{AUTHORIZATION, HeaderMap, HeaderName};
+use actix_web::web::{self, Bytes};
+use actix_web::{FromRequest, HttpRequest, HttpResponse};
+use pix_domain::credentials::service::{AuthError, Caller};
+use pix_domain::text::IdempotencyKey;
+
+use crate::body;
+use crate::config::ProxyRange;
+use crate::error::ApiError;
+use crate::json::Object;
+use crate::state::State;
+
+/// What a handler answers.
+pub(crate) type Answer = Result<HttpResponse, ApiError>;
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// How many hops of `X-Forwarded-For` are looked at.
+const MAX_FORWARDED_HOPS: usize = 32;
+
+/// 200 with a JSON object.
+pub(crate) fn ok(body: Object) -> HttpResponse {
+    HttpResponse::Ok().content_type("application/json").body(body.end())
+}
+
+/// A request.
+pub(crate) struct Call {
+    pub(crate) http: HttpRequest,
+    pub(crate) state: web::Data<State>,
+    payload: Payload,
+}
+
+impl FromRequest for Call {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        let state = request.app_data::<web::Data<State>>().cloned();
+        ready(state.ok_or_else(ApiError::internal).map(|state| Self {
+            http: request.clone(),
+            state,
+            payload: payload.take(),
+        }))
+    }
+}
+
+impl Call {
+    /// Who calls.
+    pub(crate) async fn caller(&self) -> Result<Caller, ApiError> {
+        let token = bearer(self.http.headers())?;
+        let authenticator = self.state.services.authenticator.clone();
+        match self.state.spawn(async move { authenticator.authenticate(&token).await }).await? {
+            Ok(caller) => {
+                tracing::Span::current().record("integrator", tracing::field::display(caller.integrator_id));
+                Ok(caller)
+            }
+            Err(error) => {
+                if let AuthError::Token(_) = error {
+                    // Whoever makes up tokens has a fresh bucket for each; so these count for the address.
+                    self.state.limits.count_refused(self.client())?;
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    fn client(&self) -> IpAddr {
+        let peer = self.http.peer_addr().map(|address| address.ip());
+        client_ip(peer, self.http.headers(), &self.state.config.trusted_proxies)
+    }
+
+    /// The body.
+    pub(crate) async fn bytes(&mut self) -> Result<Bytes, ApiError> {
+        body::read(&self.http, &mut self.payload, &self.state.config).await
+    }
+
+    /// The body as text.
+    pub(crate) async fn text(&mut self) -> Result<String, ApiError> {
+        let bytes = self.bytes().await?;
+        body::text(&bytes).map(str::to_owned)
+    }
+
+    /// The `Idempotency-Key`.
+    pub(crate) fn idempotency_key(&self) -> Result<Option<IdempotencyKey>, ApiError> {
+        let mut values = self.http.headers().get_all(&IDEMPOTENCY_KEY);
+        let Some(value) = values.next() else { return Ok(None) };
+        if values.next().is_some() {
+            return Err(ApiError::malformed("Idempotency-Key must not be repeated"));
+        }
+        let parsed = IdempotencyKey::parse(&String::from_utf8_lossy(value.as_bytes()));
+        parsed
+            .map(Some)
+            .map_err(|invalid| ApiError::invalid_field("Idempotency-Key", invalid.code, invalid.message))
+    }
+
+    /// The variable part of the path, percent-decoded.
+    pub(crate) async fn path_part(&self) -> String {
+        web::Path::<String>::extract(&self.http).await.map(web::Path::into_inner).unwrap_or_default()
+    }
+}
+
+/// The one `Authorization` header; two of them are refused, since readers differ on which counts.
+pub(crate) fn authorization(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
+    let mut values = headers.get_all(AUTHORIZATION);
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(ApiError::malformed("Authorization must not be repeated"));
+    }
+    Ok(Some(value.to_str().unwrap_or_default()))
+}
+
+/// What follows `scheme` in a header's value.
+pub(crate) fn after_scheme<'a>(value: &'a str, scheme: &str) -> Option<&'a str> {
+    let (given, rest) = value.trim().split_once(' ')?;
+    given.eq_ignore_ascii_case(scheme).then(|| rest.trim())
+}
+
+fn bearer(headers: &HeaderMap) -> Result<String, ApiError> {
+    let token = authorization(headers)?.and_then(|value| after_scheme(value, "Bearer"));
+    token.filter(|token| !token.is_empty()).map(str::to_owned).ok_or_else(ApiError::no_token)
+}
+
+/// The client's address: the peer's, unless that is a proxy we trust, and then the right-most hop of
+/// `X-Forwarded-For` that is not one. What stands left of it anybody could have written.
+pub(crate) fn client_ip(peer: Option<IpAddr>, headers: &HeaderMap, trusted: &[ProxyRange]) -> IpAddr {
+    let is_trusted = |address: IpAddr| trusted.iter().any(|range| range.contains(address));
+    let mut client = peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)).to_canonical();
+    if !is_trusted(client) {
+        return client;
+    }
+    let lines: Vec<&str> = headers.get_all(&FORWARDED_FOR).filter_map(|value| value.to_str().ok()).collect();
+    let hops = lines.iter().rev().flat_map(|line| line.rsplit(','));
+    for hop in hops.take(MAX_FORWARDED_HOPS) {
+        let Some(address) = hop_address(hop.trim()) else { break };
+        client = address.to_canonical();
+        if !is_trusted(client) {
+            break;
+        }
+    }
+    client
+}
+
+fn hop_address(hop: &str) -> Option<IpAddr> {
+    let bare = hop.trim_start_matches('[').trim_end_matches(']');
+    bare.parse().ok().or_else(|| hop.parse::<SocketAddr>().ok().map(|address| address.ip()))
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::http::header::HeaderValue;
+
+    use super::*;
+
+    fn client(peer: &str, forwarded: &[&'static str]) -> String {
+        let mut headers = HeaderMap::new();
+        for line in forwarded {
+            headers.append(FORWARDED_FOR, HeaderValue::from_static(line));
+        }
+        let trusted: Vec<ProxyRange> =
+            ["10.0.0.0/8", "fd00::/8"].map(|range| range.parse().unwrap()).to_vec();
+        client_ip(Some(peer.parse().unwrap()), &headers, &trusted).to_string()
+    }
+
+    #[test]
+    fn a_peer_that_is_no_trusted_proxy_is_the_client_whatever_it_says() {
+        assert_eq!(client("203.0.113.9", &["198.51.100.1"]), "203.0.113.9");
+        assert_eq!(client("::ffff:203.0.113.9", &[]), "203.0.113.9");
+    }
+
+    #[test]
+    fn behind_a_trusted_proxy_the_right_most_untrusted_hop_is_the_client() {
+        assert_eq!(client("10.0.0.1", &["198.51.100.1"]), "198.51.100.1");
+        assert_eq!(client("10.0.0.1", &["1.1.1.1, 198.51.100.1, 10.0.0.2"]), "198.51.100.1");
+        assert_eq!(client("10.0.0.1", &["1.1.1.1", "198.51.100.1:4711", "10.0.0.2"]), "198.51.100.1");
+        assert_eq!(client("fd00::1", &["[2001:db8::7]:443"]), "2001:db8::7");
+        assert_eq!(client("10.0.0.1", &["2001:db8::7"]), "2001:db8::7");
+    }
+
+    #[test]
+    fn a_hop_that_is_no_address_ends_the_search() {
+        assert_eq!(client("10.0.0.1", &["198.51.100.1, unknown"]), "10.0.0.1");
+        assert_eq!(client("10.0.0.1", &[]), "10.0.0.1");
+        assert_eq!(client("10.0.0.1", &["10.0.0.3, 10.0.0.2"]), "10.0.0.3");
+    }
+
+    #[test]
+    fn a_scheme_is_told_apart_in_any_case() {
+        assert_eq!(after_scheme("bearer  abc ", "Bearer"), Some("abc"));
+        assert_eq!(after_scheme("Basic abc", "Bearer"), None);
+        assert_eq!(after_scheme("Bearer", "Bearer"), None);
+    }
+}

@@ -1,0 +1,41 @@
+//! The HTTP interface of a PIX gateway: the classic v2 endpoints, the v1 integrator endpoints, the token endpoint and
+//! the provider's callbacks.
+//!
+//! It owns wire names, statuses, error forms and limits of requests. It never decides about money: it turns a body
+//! into a command of [`pix_domain`], runs it in a task that outlives the connection, and puts the record into words.
+//!
+//! | Module | Room |
+//! |---|---|
+//! | `server` | the routes, and binding them to a socket |
+//! | `edge` | what every request and answer passes: request id, log line, security headers, CORS, the error form |
+//! | `limits` | rate limits |
+//! | `extract`, `body`, `fields`, `requests` | from bytes to a command |
+//! | `json`, `words`, `time`, `error` | from a record or an error to bytes |
+//! | `token`, `v1`, `v2`, `callbacks`, `health` | the endpoints |
+
+mod body;
+mod callbacks;
+mod config;
+mod edge;
+mod error;
+mod extract;
+mod fields;
+mod health;
+mod json;
+mod limits;
+mod requests;
+mod server;
+mod state;
+mod time;
+mod token;
+mod v1;
+mod v2;
+mod words;
+
+pub use config::{
+    ConfigError, DEFAULT_BODY_DEADLINE, DEFAULT_BODY_LIMIT_BYTES, DEFAULT_HEAD_DEADLINE, DEFAULT_KEEP_ALIVE,
+    DEFAULT_RATE_API_BURST, DEFAULT_RATE_API_PER_MINUTE, DEFAULT_RATE_TOKEN_PER_MINUTE, DEFAULT_REALM,
+    DEFAULT_SHUTDOWN_GRACE, HttpConfig, MAX_BODY_LIMIT_BYTES, MIN_CALLBACK_SECRET_CHARS, ProxyRange,
+};
+pub use server::bind;
+pub use state::Services;

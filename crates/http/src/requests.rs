@@ -1,0 +1,241 @@
+//! From the body of a request to a command: the same reader for v1 and v2, which differ in what they require.
+
+use std::time::Duration;
+
+use pix_domain::charges::service::CreateCharge;
+use pix_domain::charges::{DEFAULT_EXPIRES_IN, MAX_EXPIRES_IN};
+use pix_domain::credentials::service::Caller;
+use pix_domain::ids::ChargeId;
+use pix_domain::invalid::Invalid;
+use pix_domain::money::Amount;
+use pix_domain::party::{Document, PixKey, PixKeyType, TaxId};
+use pix_domain::provider::Party;
+use pix_domain::refunds::service::CreateRefund;
+use pix_domain::text::{
+    Description, Email, ExternalId, IdempotencyKey, PayerQuestion, PersonName, PostbackUrl,
+};
+use pix_domain::withdrawals::Payee;
+use pix_domain::withdrawals::service::CreateWithdrawal;
+
+use crate::error::ApiError;
+use crate::fields::{Form, Mode, Problems};
+
+/// The shortest time a QR code may live.
+const MIN_EXPIRES_IN: Duration = Duration::from_mins(1);
+
+/// The body of a charge.
+pub(crate) fn charge(
+    body: &str,
+    mode: Mode,
+    caller: &Caller,
+    idempotency_key: Option<IdempotencyKey>,
+) -> Result<CreateCharge, ApiError> {
+    let form = Form::parse(body, mode)?;
+    let mut problems = Problems::default();
+    let amount = form.amount("amount", &mut problems);
+    let external_id = external_id(&form, &mut problems);
+    let payer_form = form.child("payer", &mut problems)?;
+    let payer = party(&payer_form, "document", &mut problems);
+    let payer_email = payer_form.optional("email", Email::parse_optional, &mut problems);
+    let payer_question = form.optional("payerQuestion", PayerQuestion::parse_optional, &mut problems);
+    let postback_url = form.optional("postbackUrl", PostbackUrl::parse_optional, &mut problems);
+    let bounds = MIN_EXPIRES_IN.as_secs()..=MAX_EXPIRES_IN.as_secs();
+    let expiration = form.whole_number("expiration", bounds, &mut problems);
+    form.refuse_unless_empty("split", "splits can't be paid out yet: leave `split` out", &mut problems);
+    let Some(amount) = amount else { return Err(problems.into_error()) };
+    problems.check()?;
+    Ok(CreateCharge {
+        integrator_id: caller.integrator_id,
+        external_id,
+        idempotency_key,
+        amount,
+        payer,
+        payer_email,
+        payer_question,
+        postback_url,
+        expires_in: expiration.map_or(DEFAULT_EXPIRES_IN, Duration::from_secs),
+    })
+}
+
+/// The body of a withdrawal.
+pub(crate) fn withdrawal(
+    body: &str,
+    mode: Mode,
+    caller: &Caller,
+    idempotency_key: Option<IdempotencyKey>,
+) -> Result<CreateWithdrawal, ApiError> {
+    let form = Form::parse(body, mode)?;
+    let mut problems = Problems::default();
+    let amount = form.amount("amount", &mut problems);
+    let external_id = external_id(&form, &mut problems);
+    let credit_party = form.child("creditParty", &mut problems)?;
+    let party = party(&credit_party, "taxId", &mut problems);
+    let kind = credit_party.required("keyType", PixKeyType::parse, &mut problems);
+    // Of an unknown type, all that can be said of a key is whether it is there.
+    let parse = |text: &str| kind.map(|kind| PixKey::parse(kind, text)).transpose();
+    let key = credit_party.required("key", parse, &mut problems).flatten();
+    let description = form.optional("description", Description::parse_optional, &mut problems);
+    let postback_url = form.optional("postbackUrl", PostbackUrl::parse_optional, &mut problems);
+    let (Some(amount), Some(key)) = (amount, key) else { return Err(problems.into_error()) };
+    problems.check()?;
+    Ok(CreateWithdrawal {
+        integrator_id: caller.integrator_id,
+        integrator_status: caller.status,
+        external_id,
+        idempotency_key,
+        amount,
+        payee: Payee { party, key },
+        description,
+        postback_url,
+    })
+}
+
+/// What the body of a refund says, without the charge it is of.
+pub(crate) struct RefundBody {
+    amount: Option<Amount>,
+    external_id: Option<ExternalId>,
+    description: Option<Description>,
+}
+
+impl RefundBody {
+    /// Reads the body; `problems` may hold some already, and all are told.
+    pub(crate) fn parse(form: &Form<'_>, mut problems: Problems) -> Result<Self, ApiError> {
+        // `null` is no amount: a lost variable of a client must not refund everything.
+        let amount = if form.has("amount") { form.amount("amount", &mut problems) } else { None };
+        let external_id = external_id(form, &mut problems);
+        let description = form.optional("description", Description::parse_optional, &mut problems);
+        problems.check()?;
+        Ok(Self { amount, external_id, description })
+    }
+
+    /// The command.
+    pub(crate) fn of(
+        self,
+        charge_id: ChargeId,
+        caller: &Caller,
+        idempotency_key: Option<IdempotencyKey>,
+    ) -> CreateRefund {
+        CreateRefund {
+            integrator_id: caller.integrator_id,
+            integrator_status: caller.status,
+            charge_id,
+            external_id: self.external_id,
+            idempotency_key,
+            amount: self.amount,
+            description: self.description,
+        }
+    }
+}
+
+/// The integrator's name for a record. In v1 an empty one is refused: it would be a lost handle.
+pub(crate) fn external_id(form: &Form<'_>, problems: &mut Problems) -> Option<ExternalId> {
+    let parse = |text: &str| match ExternalId::parse(text) {
+        Err(invalid) if invalid.code == Invalid::REQUIRED => {
+            Err(Invalid::new(Invalid::INVALID_FORMAT, "must not be empty"))
+        }
+        parsed => parsed.map(Some),
+    };
+    form.optional("external_id", parse, problems)
+}
+
+/// A name and a document: both required, with check digits, in v1; both optional, without, in v2.
+fn party(form: &Form<'_>, document: &str, problems: &mut Problems) -> Party {
+    match form.mode() {
+        Mode::Strict => Party {
+            name: form.required("name", PersonName::parse, problems),
+            document: form.required(document, TaxId::parse, problems).map(Document::from),
+        },
+        Mode::Liberal => Party {
+            name: form.optional("name", PersonName::parse_optional, problems),
+            document: form.optional(document, optional_document, problems),
+        },
+    }
+}
+
+fn optional_document(text: &str) -> Result<Option<Document>, Invalid> {
+    match Document::parse(text) {
+        Err(invalid) if invalid.code == Invalid::REQUIRED => Ok(None),
+        parsed => parsed.map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pix_domain::credentials::IntegratorStatus;
+    use pix_domain::ids::IntegratorId;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn caller() -> Caller {
+        Caller { integrator_id: IntegratorId(Uuid::nil()), status: IntegratorStatus::Active }
+    }
+
+    #[test]
+    fn v2_takes_what_clients_of_the_family_send_for_a_charge() {
+        for body in [
+            r#"{"amount":15.55}"#,
+            r#"{"amount":"15.55","external_id":42,"payer":null,"postbackUrl":"","payerQuestion":null,"split":[]}"#,
+            r#"{"amount":15.55,"external_id":"a:b","payer":{"name":"","document":"","email":"","phone":"+55"}}"#,
+            r#"{"amount":15.55,"payer":{"document":"000.000.000-00"},"split":null,"expiration":"300"}"#,
+            r#"{"amount":15.55,"payer":{"document":12345678909},"external_id":null,"payerQuestion":"ok?"}"#,
+            r#"{"amount":15.55,"payer":[]}"#,
+        ] {
+            let command = charge(body, Mode::Liberal, &caller(), None).unwrap();
+            assert_eq!(command.amount.cents().get(), 1555, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_split_is_never_silently_left_out() {
+        for (mode, body) in [
+            (Mode::Liberal, r#"{"amount":1,"split":[{"username":"x","percentageSplit":"10"}]}"#),
+            (Mode::Liberal, r#"{"amount":1,"split":{}}"#),
+            (Mode::Strict, r#"{"amount":1,"payer":{"name":"Ana","document":"52998224725"},"split":[1]}"#),
+        ] {
+            let error = charge(body, mode, &caller(), None).unwrap_err();
+            assert_eq!(error.to_string(), "validation_failed", "{body}");
+        }
+    }
+
+    #[test]
+    fn the_only_problem_decides_the_code() {
+        let code = |body: &str, mode| withdrawal(body, mode, &caller(), None).unwrap_err().to_string();
+        let party = |key: &str| {
+            format!(r#""creditParty":{{"name":"Ana","keyType":"cpf","key":"{key}","taxId":"52998224725"}}"#)
+        };
+        assert_eq!(
+            code(&format!("{{\"amount\":0,{}}}", party("52998224725")), Mode::Strict),
+            "invalid_amount"
+        );
+        assert_eq!(code(&format!("{{\"amount\":1,{}}}", party("1")), Mode::Strict), "invalid_pix_key");
+        assert_eq!(code(&format!("{{\"amount\":0,{}}}", party("1")), Mode::Strict), "validation_failed");
+        assert_eq!(code("{\"amount\":1}", Mode::Liberal), "validation_failed");
+    }
+
+    #[test]
+    fn v2_needs_no_name_nor_document_of_a_payee() {
+        let body = r#"{"amount":10,"creditParty":{"name":"","keyType":"TELEFONE","key":"11987654321"}}"#;
+        let command = withdrawal(body, Mode::Liberal, &caller(), None).unwrap();
+        assert_eq!(command.payee.key.as_str(), "+5511987654321");
+        assert!(withdrawal(body, Mode::Strict, &caller(), None).is_err());
+    }
+
+    #[test]
+    fn a_refund_of_null_is_refused_and_one_without_amount_is_of_all_that_is_left() {
+        let parse = |body: &'static str| {
+            RefundBody::parse(&Form::parse(body, Mode::Liberal).unwrap(), Problems::default())
+        };
+        assert_eq!(parse("{}").unwrap().amount, None);
+        for body in [r#"{"amount":null}"#, r#"{"amount":""}"#, r#"{"amount":0}"#] {
+            assert_eq!(parse(body).err().unwrap().to_string(), "invalid_amount", "{body}");
+        }
+    }
+
+    #[test]
+    fn an_empty_external_id_is_a_lost_handle_in_v1_and_none_in_v2() {
+        let v1 = r#"{"amount":1,"external_id":"","payer":{"name":"Ana","document":"52998224725"}}"#;
+        assert!(charge(v1, Mode::Strict, &caller(), None).is_err());
+        assert_eq!(charge(v1, Mode::Liberal, &caller(), None).unwrap().external_id, None);
+    }
+}

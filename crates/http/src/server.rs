@@ -1,0 +1,140 @@
+//! The routes, and binding them to a socket.
+
+use std::io;
+use std::net::SocketAddr;
+
+use actix_governor::Governor;
+use actix_web::body::BoxBody;
+use actix_web::dev::{Server, ServiceFactory, ServiceRequest, ServiceResponse};
+use actix_web::http::Method;
+use actix_web::http::header::ALLOW;
+use actix_web::{App, HttpRequest, HttpResponse, HttpServer, Resource, Route, guard, middleware, web};
+
+use crate::config::HttpConfig;
+use crate::error::ApiError;
+use crate::extract::Answer;
+use crate::state::{Services, State};
+use crate::{callbacks, edge, health, token, v1, v2};
+
+/// How many seconds one more than a stop's grace are at the least.
+const MIN_SHUTDOWN_SECONDS: u64 = 1;
+
+/// Binds the service to `config.listen` and says where that is. The server runs while it is polled, on threads of its
+/// own; [`Server::handle`] stops it. It leaves signals alone.
+///
+/// Buckets of the rate limits are pruned by a task on the runtime of `services`, which ends with the server.
+pub async fn bind(config: HttpConfig, services: Services) -> io::Result<(Server, SocketAddr)> {
+    let runtime = services.runtime.clone();
+    let state =
+        State::new(config, services).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    let pruning = state.limits.prune();
+    let state = web::Data::new(state);
+    let config = state.config.clone();
+
+    let mut server = HttpServer::new(move || app(state.clone()))
+        .client_request_timeout(config.head_deadline)
+        .keep_alive(config.keep_alive)
+        .shutdown_timeout(config.shutdown_grace.as_secs().max(MIN_SHUTDOWN_SECONDS))
+        .disable_signals();
+    if let Some(workers) = config.workers {
+        server = server.workers(workers);
+    }
+    let server = server.bind(config.listen)?;
+    let Some(address) = server.addrs().first().copied() else {
+        return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "nothing was bound"));
+    };
+    runtime.spawn(pruning);
+    Ok((server.run(), address))
+}
+
+/// The application of one worker thread.
+fn app(
+    state: web::Data<State>,
+) -> App<
+    impl ServiceFactory<
+        ServiceRequest,
+        Config = (),
+        Response = ServiceResponse<BoxBody>,
+        Error = actix_web::Error,
+        InitError = (),
+    >,
+> {
+    let (token_limit, api_limit) = (Governor::new(&state.limits.token), Governor::new(&state.limits.api));
+    let v1_limit = Governor::new(&state.limits.api);
+    App::new()
+        .app_data(state)
+        .service(post("/v2/oauth/token", web::post().to(token::issue)).wrap(token_limit))
+        .service(
+            web::scope("/v2")
+                .service(post("/pix/qrcode", web::post().to(v2::qrcode::create)))
+                .service(post("/pix/payment", web::post().to(v2::payment::create)))
+                .service(post("/pix/refund", web::post().to(v2::refund::create)))
+                .service(post("/consult-transaction", web::post().to(v2::consult::consult)))
+                .service(post("/balance", web::post().to(v2::balance::show)))
+                .default_service(web::to(not_found))
+                .wrap(api_limit),
+        )
+        .service(
+            web::scope("/api/v1")
+                .service(
+                    resource("/charges", "GET, HEAD, POST")
+                        .route(web::post().to(v1::charges::create))
+                        .route(read().to(v1::charges::list)),
+                )
+                .service(get("/charges/{charge}", read().to(v1::charges::show)))
+                .service(
+                    resource("/charges/{charge}/refunds", "GET, HEAD, POST")
+                        .route(web::post().to(v1::refunds::create))
+                        .route(read().to(v1::refunds::list)),
+                )
+                .service(get("/refunds/{refund}", read().to(v1::refunds::show)))
+                .service(
+                    resource("/withdrawals", "GET, HEAD, POST")
+                        .route(web::post().to(v1::withdrawals::create))
+                        .route(read().to(v1::withdrawals::list)),
+                )
+                .service(get("/withdrawals/{withdrawal}", read().to(v1::withdrawals::show)))
+                .service(post("/transactions/consult", web::post().to(v1::consult::consult)))
+                .service(get("/balance", read().to(v1::balance::show)))
+                .default_service(web::to(not_found))
+                .wrap(v1_limit),
+        )
+        // Another method is answered like an unknown path: nobody is to learn where the secret goes.
+        .service(
+            web::resource("/callbacks/{secret}")
+                .route(web::post().to(callbacks::receive))
+                .default_service(web::to(not_found)),
+        )
+        .service(get("/health/live", read().to(health::live)))
+        .service(get("/health/ready", read().to(health::ready)))
+        .default_service(web::to(not_found))
+        .wrap(middleware::from_fn(edge::edge))
+}
+
+/// GET and HEAD.
+fn read() -> Route {
+    web::route().guard(guard::Any(guard::Get()).or(guard::Head()))
+}
+
+fn get(path: &str, route: Route) -> Resource {
+    resource(path, "GET, HEAD").route(route)
+}
+
+fn post(path: &str, route: Route) -> Resource {
+    resource(path, "POST").route(route)
+}
+
+/// A path, and what it answers to methods it has no route for.
+fn resource(path: &str, allow: &'static str) -> Resource {
+    web::resource(path).default_service(web::to(move |request: HttpRequest| async move {
+        if *request.method() == Method::OPTIONS {
+            Ok(HttpResponse::NoContent().insert_header((ALLOW, allow)).finish())
+        } else {
+            Err(ApiError::method_not_allowed(allow))
+        }
+    }))
+}
+
+async fn not_found() -> Answer {
+    Err(ApiError::not_found())
+}

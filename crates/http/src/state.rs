@@ -1,0 +1,82 @@
+//! What every worker thread shares, and running commands so that a lost connection never cancels one.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use pix_domain::charges::service::ChargeService;
+use pix_domain::credentials::service::Authenticator;
+use pix_domain::ids::Ids;
+use pix_domain::refunds::service::RefundService;
+use pix_domain::time::Clock;
+use pix_domain::transactions::TransactionService;
+use pix_domain::wallet::store::WalletStore;
+use pix_domain::withdrawals::service::WithdrawalService;
+use tokio::sync::Semaphore;
+use tracing::Instrument;
+
+use crate::config::{ConfigError, HttpConfig};
+use crate::error::ApiError;
+use crate::limits::Limits;
+
+/// How many callbacks are worked on at once; one more is answered 503, so that callbacks never starve the API.
+const MAX_CONCURRENT_CALLBACKS: usize = 64;
+
+/// The use cases behind the interface.
+#[derive(Clone)]
+pub struct Services {
+    /// Who calls.
+    pub authenticator: Authenticator,
+    /// Charges.
+    pub charges: ChargeService,
+    /// Withdrawals.
+    pub withdrawals: WithdrawalService,
+    /// Refunds.
+    pub refunds: RefundService,
+    /// Any of them, by whatever names it.
+    pub transactions: TransactionService,
+    /// Balances.
+    pub wallets: Arc<dyn WalletStore>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Request ids.
+    pub ids: Arc<dyn Ids>,
+    /// Where commands run: a runtime that outlives every connection.
+    pub runtime: tokio::runtime::Handle,
+}
+
+/// What every worker thread shares.
+pub(crate) struct State {
+    pub(crate) config: HttpConfig,
+    pub(crate) services: Services,
+    pub(crate) limits: Limits,
+    pub(crate) callbacks: Arc<Semaphore>,
+}
+
+impl State {
+    pub(crate) fn new(config: HttpConfig, services: Services) -> Result<Self, ConfigError> {
+        config.check()?;
+        let limits = Limits::new(&config)?;
+        Ok(Self { config, services, limits, callbacks: Arc::new(Semaphore::new(MAX_CONCURRENT_CALLBACKS)) })
+    }
+
+    /// Runs `work` in a task of its own and waits for it. A connection that is reset drops the future of its request,
+    /// and with it whatever that was doing; the task goes on.
+    pub(crate) async fn spawn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let task = self.services.runtime.spawn(work.instrument(tracing::Span::current()));
+        task.await.map_err(|error| {
+            tracing::error!(panicked = error.is_panic(), "a command did not come to its end");
+            ApiError::internal()
+        })
+    }
+
+    /// [`Self::spawn`] for what can fail.
+    pub(crate) async fn run<T: Send + 'static, E: Into<ApiError> + Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, E>> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        self.spawn(work).await?.map_err(Into::into)
+    }
+}

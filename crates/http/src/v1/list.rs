@@ -1,0 +1,232 @@
+//! Pages: what is asked for in the query, and how a page is answered, with cursors and links.
+
+use std::collections::BTreeMap;
+
+use actix_web::http::header::LINK;
+use actix_web::{HttpResponse, web};
+use pix_domain::invalid::Invalid;
+use pix_domain::list::{Cursor, DEFAULT_PER_PAGE, ListQuery, MAX_PER_PAGE, Page};
+use pix_domain::text::ExternalId;
+use uuid::Uuid;
+
+use crate::error::ApiError;
+use crate::fields::Problems;
+use crate::json::{self, Object};
+use crate::time;
+
+/// What a list is asked for.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// The same for the domain.
+    pub(crate) query: ListQuery,
+    /// The query without its cursor, for the links to other pages.
+    filters: String,
+}
+
+impl Asked {
+    /// Reads a query string; `states` tells the states of a public status.
+    pub(crate) fn parse(
+        query_string: &str,
+        states: impl Fn(&str) -> Option<&'static [&'static str]>,
+    ) -> Result<Self, ApiError> {
+        let pairs = web::Query::<Vec<(String, String)>>::from_query(query_string)
+            .map_err(|_not_a_query| ApiError::malformed("the query can't be read"))?;
+        // What is empty is left out, as in `?status=`.
+        let values: BTreeMap<String, String> =
+            pairs.into_inner().into_iter().filter(|(_, value)| !value.is_empty()).collect();
+        let mut problems = Problems::default();
+        let mut query = ListQuery { limit: DEFAULT_PER_PAGE, ..ListQuery::default() };
+        let mut filters = String::new();
+        for (name, value) in &values {
+            match name.as_str() {
+                "per_page" => query.limit = per_page(value, &mut problems),
+                "status" => query.states = all_states(value, &states, &mut problems),
+                "external_id" => {
+                    query.external_id = ExternalId::parse(value)
+                        .map_err(|invalid| problems.add(name, invalid.code, &invalid.message))
+                        .ok();
+                }
+                "created_from" => query.created_from = moment(name, value, &mut problems),
+                "created_to" => query.created_to = moment(name, value, &mut problems),
+                "cursor" => {
+                    query.cursor = read_cursor(value);
+                    if query.cursor.is_none() {
+                        problems.add(name, Invalid::INVALID_FORMAT, "must be a cursor of an earlier page");
+                    }
+                    continue;
+                }
+                _ => continue,
+            }
+            filters.extend([name.as_str(), "=", &percent_encoded(value), "&"]);
+        }
+        problems.check()?;
+        Ok(Self { query, filters })
+    }
+
+    /// A page in v1's form.
+    pub(crate) fn answer<T>(
+        &self,
+        path: &str,
+        page: &Page<T>,
+        id: impl Fn(&T) -> Uuid,
+        render: impl Fn(&T) -> String,
+    ) -> HttpResponse {
+        let older = page.items.last().filter(|_| page.has_older).map(|row| Cursor::OlderThan(id(row)));
+        let newer = page.items.first().filter(|_| page.has_newer).map(|row| Cursor::NewerThan(id(row)));
+        let [next, prev] = [older, newer].map(|cursor| cursor.map(write_cursor));
+        let [next_url, prev_url] = [&next, &prev]
+            .map(|cursor| cursor.as_ref().map(|cursor| format!("{path}?{}cursor={cursor}", self.filters)));
+        let meta = Object::new()
+            .number("per_page", self.query.limit.into())
+            .maybe("next_cursor", next.as_deref())
+            .maybe("prev_cursor", prev.as_deref());
+        let links = Object::new().maybe("next", next_url.as_deref()).maybe("prev", prev_url.as_deref());
+        let body = Object::new()
+            .raw("data", &json::array(page.items.iter().map(render)))
+            .object("meta", meta)
+            .object("links", links);
+        let mut answer = HttpResponse::Ok();
+        // RFC 8288.
+        let link = |url: Option<String>, rel: &str| url.map(|url| format!("<{url}>; rel=\"{rel}\""));
+        let header: Vec<String> =
+            [link(next_url, "next"), link(prev_url, "prev")].into_iter().flatten().collect();
+        if !header.is_empty() {
+            answer.insert_header((LINK, header.join(", ")));
+        }
+        answer.content_type("application/json").body(body.end())
+    }
+}
+
+fn per_page(value: &str, problems: &mut Problems) -> u32 {
+    let digits = value.bytes().all(|byte| byte.is_ascii_digit());
+    let number = value.parse::<u32>().ok().filter(|number| digits && (1..=MAX_PER_PAGE).contains(number));
+    number.unwrap_or_else(|| {
+        let message = format!("must be a whole number from 1 to {MAX_PER_PAGE}");
+        problems.add("per_page", Invalid::INVALID_FORMAT, &message);
+        DEFAULT_PER_PAGE
+    })
+}
+
+fn all_states(
+    value: &str,
+    states: impl Fn(&str) -> Option<&'static [&'static str]>,
+    problems: &mut Problems,
+) -> Vec<&'static str> {
+    let mut all = Vec::new();
+    for status in value.split(',') {
+        let Some(states) = states(status.trim()) else {
+            problems.add("status", Invalid::UNKNOWN_VALUE, "must be known statuses, separated by commas");
+            break;
+        };
+        all.extend_from_slice(states);
+    }
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+fn moment(name: &str, value: &str, problems: &mut Problems) -> Option<pix_domain::time::Timestamp> {
+    let moment = time::parse_rfc3339(value);
+    if moment.is_none() {
+        let message = "must be a time of RFC 3339, such as 2026-10-07T00:00:00Z";
+        problems.add(name, Invalid::INVALID_FORMAT, message);
+    }
+    moment
+}
+
+/// A cursor as clients see it: opaque, and safe in a URL.
+fn write_cursor(cursor: Cursor) -> String {
+    match cursor {
+        Cursor::OlderThan(id) => format!("00{}", id.simple()),
+        Cursor::NewerThan(id) => format!("01{}", id.simple()),
+    }
+}
+
+fn read_cursor(text: &str) -> Option<Cursor> {
+    let (direction, id) = text.split_at_checked(2)?;
+    let id = Uuid::try_parse(id).ok().filter(|parsed| parsed.simple().to_string() == id)?;
+    match direction {
+        "00" => Some(Cursor::OlderThan(id)),
+        "01" => Some(Cursor::NewerThan(id)),
+        _ => None,
+    }
+}
+
+/// All but the unreserved characters of RFC 3986 §2.3, and the comma of lists.
+fn percent_encoded(text: &str) -> String {
+    text.bytes()
+        .map(|byte| match byte {
+            b'-' | b'.' | b'_' | b'~' | b',' => char::from(byte).to_string(),
+            byte if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
+            byte => format!("%{byte:02X}"),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::words;
+
+    fn parse(query: &str) -> Result<Asked, String> {
+        Asked::parse(query, words::withdrawal_states).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn nothing_asked_for_is_the_first_25_of_all() {
+        let query = parse("").unwrap().query;
+        assert_eq!(query, ListQuery { limit: 25, ..ListQuery::default() });
+        assert_eq!(parse("status=&per_page=&unknown=1").unwrap().query, query);
+    }
+
+    #[test]
+    fn public_statuses_stand_for_states() {
+        let query = parse("status=pending,completed&per_page=100").unwrap().query;
+        assert_eq!((query.states, query.limit), (vec!["completed", "queued"], 100));
+    }
+
+    #[test]
+    fn what_is_out_of_bounds_or_unknown_is_refused() {
+        for query in [
+            "per_page=0",
+            "per_page=101",
+            "per_page=x",
+            "per_page=1e1",
+            "per_page=99999999999",
+            "per_page=%2B5",
+            "status=paid",
+            "status=pending,,failed",
+            "cursor=x",
+            "cursor=02",
+            "created_from=yesterday",
+            "cursor=0200000000000000000000000000000000",
+            "external_id=%00",
+        ] {
+            assert_eq!(parse(query).unwrap_err(), "validation_failed", "{query}");
+        }
+    }
+
+    #[test]
+    fn a_cursor_survives_and_a_damaged_one_does_not() {
+        let id = Uuid::from_u128(0x0199_0000_0000_7000_8000_0000_0000_00ff);
+        for cursor in [Cursor::OlderThan(id), Cursor::NewerThan(id)] {
+            let text = write_cursor(cursor);
+            assert_eq!(read_cursor(&text), Some(cursor));
+            for cut in 0..text.len() {
+                assert_eq!(read_cursor(&text[..cut]), None);
+            }
+        }
+        assert_eq!(read_cursor("00019900000000-7000-8000-0000000000ff"), None);
+        assert_eq!(read_cursor("é"), None);
+    }
+
+    #[test]
+    fn links_keep_the_filters() {
+        let asked =
+            parse("external_id=a%26b%20%C3%A9&status=failed&cursor=0001990000000070008000000000000000ff")
+                .map(|asked| asked.filters);
+        assert_eq!(asked.unwrap_err(), "validation_failed");
+        let asked = parse("external_id=a%26b%20%C3%A9&status=failed").unwrap();
+        assert_eq!(asked.filters, "external_id=a%26b%20%C3%A9&status=failed&");
+    }
+}

@@ -1,0 +1,95 @@
+//! `/api/v1/withdrawals`.
+
+use pix_domain::error::ServiceError;
+use pix_domain::ids::ResourceKind;
+use pix_domain::party::Document;
+use pix_domain::ports::Outcome;
+use pix_domain::provider::ProviderId;
+use pix_domain::text::{Description, PersonName, PostbackUrl};
+use pix_domain::transactions::Transaction;
+use pix_domain::withdrawals::{OutgoingState, Withdrawal};
+
+use super::{CURRENCY, created, failure, find, list, url};
+use crate::error::ApiError;
+use crate::extract::{Answer, Call, ok};
+use crate::fields::Mode;
+use crate::json::Object;
+use crate::{requests, time, words};
+
+/// Sends money out of the wallet. What the provider refuses at once is an error that names the resource; asked for
+/// again, it is shown as it is.
+pub(crate) async fn create(mut call: Call) -> Answer {
+    let caller = call.caller().await?;
+    let key = call.idempotency_key()?;
+    let command = requests::withdrawal(&call.text().await?, Mode::Strict, &caller, key)?;
+    let withdrawals = call.state.services.withdrawals.clone();
+    let outcome = call.state.spawn(async move { withdrawals.create(command).await }).await?;
+    let outcome = outcome.map_err(ApiError::of_outgoing)?;
+    let replayed = matches!(outcome, Outcome::Replayed(_));
+    let withdrawal = outcome.into_inner();
+    if let (OutgoingState::Failed(failure), false) = (&withdrawal.state, replayed) {
+        return Err(ApiError::failed(failure).with("uuid", &withdrawal.id.to_string()));
+    }
+    let base = &call.state.config.public_url;
+    Ok(created(replayed, url(base, "withdrawals", withdrawal.id.0), render(&withdrawal, base)))
+}
+
+/// A page of withdrawals.
+pub(crate) async fn list(call: Call) -> Answer {
+    let caller = call.caller().await?;
+    let asked = list::Asked::parse(call.http.query_string(), words::withdrawal_states)?;
+    let (withdrawals, query) = (call.state.services.withdrawals.clone(), asked.query.clone());
+    let page = call.state.run(async move { withdrawals.list(caller.integrator_id, query).await }).await?;
+    let base = &call.state.config.public_url;
+    let path = format!("{base}/api/v1/withdrawals");
+    Ok(asked.answer(&path, &page, |withdrawal| withdrawal.id.0, |withdrawal| render(withdrawal, base).end()))
+}
+
+/// One withdrawal.
+pub(crate) async fn show(call: Call) -> Answer {
+    let caller = call.caller().await?;
+    let name = call.path_part().await;
+    let transactions = call.state.services.transactions.clone();
+    let work =
+        async move { find(&transactions, caller.integrator_id, ResourceKind::Withdrawal, &name).await };
+    match call.state.run(work).await? {
+        Transaction::Withdrawal(withdrawal) => Ok(ok(render(&withdrawal, &call.state.config.public_url))),
+        Transaction::Charge(_) | Transaction::Refund(_) => Err(ServiceError::NotFound.into()),
+    }
+}
+
+/// A withdrawal in v1's form.
+pub(super) fn render(withdrawal: &Withdrawal, base: &str) -> Object {
+    let standing = words::withdrawal(&withdrawal.state);
+    let (party, key) = (&withdrawal.payee.party, &withdrawal.payee.key);
+    let credit_party = Object::new()
+        .maybe("name", party.name.as_ref().map(PersonName::as_str))
+        .text("keyType", key.kind().as_str())
+        .text("key", key.as_str())
+        .maybe("taxId", party.document.as_ref().map(Document::as_str));
+    let failed = match &withdrawal.state {
+        OutgoingState::Failed(failure) => Some(failure),
+        _ => None,
+    };
+    Object::new()
+        .text("uuid", &withdrawal.id.to_string())
+        .text("external_id", withdrawal.external_id.as_str())
+        .text("status", standing.status)
+        .maybe("substatus", standing.substatus)
+        .text("outcome", standing.outcome)
+        .money("amount", withdrawal.amount.cents())
+        .money("fee", withdrawal.fee)
+        .money("total", withdrawal.total())
+        .text("currency", CURRENCY)
+        .object("creditParty", credit_party)
+        .maybe("description", withdrawal.description.as_ref().map(Description::as_str))
+        .maybe("pix_id", withdrawal.provider_id.as_ref().map(ProviderId::as_str))
+        .maybe("end_to_end_id", withdrawal.end_to_end_id.as_deref())
+        .raw("failure", &failure(failed))
+        .money("returned_amount", withdrawal.returned)
+        .maybe("postbackUrl", withdrawal.postback_url.as_ref().map(PostbackUrl::as_str))
+        .text("created_at", &time::rfc3339(withdrawal.created_at))
+        .text("updated_at", &time::rfc3339(withdrawal.updated_at))
+        .maybe("completed_at", withdrawal.completed_at.map(time::rfc3339).as_deref())
+        .object("links", Object::new().text("self", &url(base, "withdrawals", withdrawal.id.0)))
+}

@@ -1,0 +1,145 @@
+//! What every answer has, and what is answered when nothing fits.
+
+use serde_json::json;
+
+use crate::support::{BASE, Gateway, Request};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_path_is_json_in_the_form_of_its_generation() {
+    let gateway = Gateway::start().await;
+    for path in ["/", "/nothing", "/v2", "/v2/", "/v2/nothing", "/v3/pix", "/apix", "/v2/balance/"] {
+        let answer = gateway.send(Request::post(path, "{}")).await.expect(404);
+        let told = json!({"statusCode": 404, "message": "not found", "code": "not_found"});
+        assert_eq!(answer.without_request_id(), told, "{path}");
+        assert_eq!(answer.header("content-type"), Some("application/json"));
+    }
+    for path in ["/api", "/api/", "/api/v1", "/api/v1/nothing", "/api/v2/charges", "/api/v1/charges/a/b"] {
+        let answer = gateway.send(Request::new("GET", path)).await.expect(404);
+        let told = json!({
+            "type": format!("{BASE}/errors/not-found"), "title": "Not found", "status": 404, "detail": "not found",
+            "code": "not_found"
+        });
+        assert_eq!(answer.without_request_id(), told, "{path}");
+        assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_method_is_405_and_says_which_are_allowed() {
+    let gateway = Gateway::start().await;
+    for (method, path, allow) in [
+        ("GET", "/v2/oauth/token", "POST"),
+        ("GET", "/v2/pix/qrcode", "POST"),
+        ("PUT", "/v2/pix/payment", "POST"),
+        ("DELETE", "/v2/pix/refund", "POST"),
+        ("GET", "/v2/balance", "POST"),
+        ("GET", "/v2/consult-transaction", "POST"),
+        ("PATCH", "/api/v1/charges", "GET, HEAD, POST"),
+        ("POST", "/api/v1/charges/x", "GET, HEAD"),
+        ("DELETE", "/api/v1/withdrawals", "GET, HEAD, POST"),
+        ("GET", "/api/v1/transactions/consult", "POST"),
+        ("POST", "/health/live", "GET, HEAD"),
+    ] {
+        let answer = gateway.send(Request::new(method, path)).await.expect(405);
+        assert_eq!(answer.header("allow"), Some(allow), "{path}");
+        assert_eq!(answer.code(), "method_not_allowed");
+        let options = gateway.send(Request::new("OPTIONS", path)).await.expect(204);
+        assert_eq!(options.header("allow"), Some(allow), "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn head_is_get_without_a_body() {
+    let gateway = Gateway::start().await;
+    let tenant = gateway.tenant(0).await;
+    let answer = gateway.send(Request::new("HEAD", "/api/v1/balance").token(&tenant)).await.expect(200);
+    assert_eq!(answer.body, "");
+    gateway.send(Request::new("HEAD", "/health/ready")).await.expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_answer_has_a_request_id_and_the_security_headers() {
+    let gateway = Gateway::start().await;
+    let tenant = gateway.tenant(0).await;
+    for (request, status) in [
+        (Request::new("GET", "/health/live"), 200),
+        (Request::new("GET", "/api/v1/balance").token(&tenant), 200),
+        (Request::post("/v2/balance", ""), 401),
+        (Request::new("GET", "/nothing"), 404),
+        (Request::new("GET", "/v2/balance"), 405),
+        (Request::post("/api/v1/charges", "{").token(&tenant), 400),
+    ] {
+        let answer = gateway.send(request.header("X-Request-Id", "order-7!")).await.expect(status);
+        assert_eq!(answer.header("x-request-id"), Some("order-7!"));
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+        assert_eq!(answer.header("cache-control"), Some("no-store"));
+        assert_eq!(answer.header("server"), None);
+        assert_eq!(answer.header("access-control-allow-origin"), None);
+        if status >= 400 {
+            assert_eq!(answer.text("requestId"), "order-7!");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_id_out_of_form_is_replaced() {
+    let gateway = Gateway::start().await;
+    let long = "x".repeat(129);
+    for given in [Some("a b"), Some("é"), Some(&long), Some(""), None] {
+        let mut request = Request::new("GET", "/nothing");
+        if let Some(given) = given {
+            request = request.header("X-Request-Id", given);
+        }
+        let answer = gateway.send(request).await.expect(404);
+        let id = answer.header("x-request-id").unwrap();
+        assert_eq!(id.len(), 32, "{given:?}");
+        assert_eq!(answer.text("requestId"), id);
+    }
+    let longest = "x".repeat(128);
+    let answer = gateway.send(Request::new("GET", "/nothing").header("X-Request-Id", &longest)).await;
+    assert_eq!(answer.header("x-request-id"), Some(longest.as_str()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn health_says_that_the_process_runs_and_the_store_answers() {
+    let gateway = Gateway::start().await;
+    assert_eq!(
+        gateway.send(Request::new("GET", "/health/live")).await.expect(200).body,
+        r#"{"status":"live"}"#
+    );
+    assert_eq!(
+        gateway.send(Request::new("GET", "/health/ready")).await.expect(200).body,
+        r#"{"status":"ready"}"#
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cors_is_off_unless_an_origin_is_allowed() {
+    let origin = "https://app.example";
+    let gateway = Gateway::with(|config| config.cors_allow_origins = vec![origin.to_owned()], None).await;
+    let preflight = |origin: &'static str| {
+        let request = Request::new("OPTIONS", "/api/v1/charges").header("Origin", origin);
+        gateway.send(request.header("Access-Control-Request-Method", "POST"))
+    };
+    let answer = preflight(origin).await.expect(204);
+    assert_eq!(answer.header("access-control-allow-origin"), Some(origin));
+    assert_eq!(answer.header("access-control-allow-methods"), Some("GET, POST"));
+    assert!(answer.header("access-control-allow-headers").unwrap().contains("Authorization"));
+    assert_eq!(answer.header("vary"), Some("Origin"));
+    let answer = preflight("https://evil.example").await.expect(204);
+    assert_eq!(answer.header("access-control-allow-origin"), None);
+    let answer = gateway.send(Request::new("GET", "/nothing").header("Origin", origin)).await.expect(404);
+    assert_eq!(answer.header("access-control-allow-origin"), Some(origin));
+    assert_eq!(answer.header("access-control-allow-methods"), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_configuration_out_of_bounds_binds_nothing() {
+    let gateway = Gateway::start().await;
+    assert!(gateway.address.port() > 0);
+    let config = pix_http::HttpConfig::new(gateway.address, BASE, "short");
+    assert_eq!(
+        config.check().unwrap_err().to_string(),
+        "callback_secret must have at least 16 letters, digits, '-' or '_'"
+    );
+}

@@ -1,0 +1,22 @@
+//! The HTTP interface over real sockets, with the reference store and a provider that answers as told.
+
+#[cfg(test)]
+mod callbacks;
+#[cfg(test)]
+mod commands;
+#[cfg(test)]
+mod edge;
+#[cfg(test)]
+mod hostile;
+#[cfg(test)]
+mod limits;
+#[cfg(test)]
+mod support;
+#[cfg(test)]
+mod tenancy;
+#[cfg(test)]
+mod token;
+#[cfg(test)]
+mod v1;
+#[cfg(test)]
+mod v2;

@@ -1,0 +1,374 @@
+//! A gateway on a free port, and a client that speaks plain HTTP/1.1, so that tests see every byte.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pix_conformance::{FakeProvider, Services, StoreSet, builders};
+use pix_domain::charges::Charge;
+use pix_domain::charges::service::ChargeService;
+use pix_domain::credentials::service::Authenticator;
+use pix_domain::credentials::{
+    AccessTokens, ApiKey, Claims, HashError, IntegratorStatus, PlainSecret, SecretHash, SecretHasher,
+    TokenError,
+};
+use pix_domain::ids::{ChargeId, IntegratorId};
+use pix_domain::provider::{
+    ChargeOrder, ChargeReport, Inquiry, OutgoingReport, PaymentOrder, ProviderError, RefundOrder,
+    SettlementProvider, Ticket,
+};
+use pix_domain::refunds::service::RefundService;
+use pix_domain::time::Timestamp;
+use pix_domain::transactions::TransactionService;
+use pix_domain::withdrawals::service::WithdrawalService;
+use pix_http::HttpConfig;
+use pix_memory::MemoryStore;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use uuid::Uuid;
+
+pub const CALLBACK_SECRET: &str = "an-unguessable-segment";
+pub const BASE: &str = "https://pix.example";
+
+/// How long a test waits for an answer before it fails.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The provider of the suite, and a gate before payments that a test can close.
+#[derive(Default)]
+pub struct GatedProvider {
+    pub fake: Arc<FakeProvider>,
+    pub gate: Option<Gate>,
+}
+
+/// Counts who has come to it, and lets through as many as it is told.
+pub struct Gate {
+    pub reached: Semaphore,
+    pub open: Semaphore,
+}
+
+#[async_trait]
+impl SettlementProvider for GatedProvider {
+    async fn create_charge(&self, order: ChargeOrder) -> Result<Ticket, ProviderError> {
+        self.fake.create_charge(order).await
+    }
+
+    async fn send_payment(&self, order: PaymentOrder) -> Result<OutgoingReport, ProviderError> {
+        if let Some(gate) = &self.gate {
+            gate.reached.add_permits(1);
+            gate.open.acquire().await.unwrap().forget();
+        }
+        self.fake.send_payment(order).await
+    }
+
+    async fn refund(&self, order: RefundOrder) -> Result<OutgoingReport, ProviderError> {
+        self.fake.refund(order).await
+    }
+
+    async fn consult_charge(&self, inquiry: Inquiry) -> Result<Option<ChargeReport>, ProviderError> {
+        self.fake.consult_charge(inquiry).await
+    }
+
+    async fn consult_payment(&self, inquiry: Inquiry) -> Result<Option<OutgoingReport>, ProviderError> {
+        self.fake.consult_payment(inquiry).await
+    }
+
+    async fn consult_refund(&self, inquiry: Inquiry) -> Result<Option<OutgoingReport>, ProviderError> {
+        self.fake.consult_refund(inquiry).await
+    }
+
+    fn not_found_is_proof_after(&self) -> Option<Duration> {
+        self.fake.not_found_is_proof_after()
+    }
+}
+
+/// Secrets "hashed" by a word before them.
+struct PlainHasher;
+
+#[async_trait]
+impl SecretHasher for PlainHasher {
+    fn generate(&self) -> PlainSecret {
+        PlainSecret("generated".into())
+    }
+
+    fn generate_public_id(&self) -> String {
+        "generated".into()
+    }
+
+    async fn hash(&self, secret: PlainSecret) -> Result<SecretHash, HashError> {
+        Ok(SecretHash(format!("hash:{}", secret.0)))
+    }
+
+    async fn verify(&self, secret: PlainSecret, hash: Option<SecretHash>) -> Result<bool, HashError> {
+        if secret.0 == "overload" {
+            return Err(HashError::Overloaded);
+        }
+        if secret.0 == "panic" {
+            panic!("told to panic");
+        }
+        Ok(hash.is_some_and(|hash| hash.0 == format!("hash:{}", secret.0)))
+    }
+}
+
+/// Tokens that say what they are.
+struct PlainTokens;
+
+impl AccessTokens for PlainTokens {
+    fn issue(&self, claims: &Claims) -> Result<String, HashError> {
+        let (id, expires) = (claims.integrator_id, claims.expires_at.micros());
+        Ok(format!("plain.{id}.{}.{expires}", claims.key_public_id))
+    }
+
+    fn open(&self, token: &str, now: Timestamp) -> Result<Claims, TokenError> {
+        let parts: Vec<&str> = token.split('.').collect();
+        let ["plain", id, key, expires] = parts[..] else { return Err(TokenError::Invalid) };
+        let expires_at =
+            Timestamp::from_micros(expires.parse().map_err(|_not_a_number| TokenError::Invalid)?);
+        if expires_at <= now {
+            return Err(TokenError::Expired);
+        }
+        let integrator_id = IntegratorId(Uuid::try_parse(id).map_err(|_not_a_uuid| TokenError::Invalid)?);
+        Ok(Claims { integrator_id, key_public_id: key.into(), issued_at: now, expires_at })
+    }
+}
+
+/// A running gateway.
+pub struct Gateway {
+    pub address: SocketAddr,
+    pub provider: Arc<GatedProvider>,
+    pub services: Services,
+    handle: actix_web::dev::ServerHandle,
+}
+
+/// An integrator with a token.
+#[derive(Clone)]
+pub struct Tenant {
+    pub id: IntegratorId,
+    pub public_id: String,
+    pub token: String,
+}
+
+impl Gateway {
+    pub async fn start() -> Self {
+        Self::with(|_config| {}, None).await
+    }
+
+    pub async fn with(change: impl FnOnce(&mut HttpConfig), gate: Option<Gate>) -> Self {
+        let stores = StoreSet::of(Arc::new(MemoryStore::new()));
+        let mut services = Services::over(stores, 7);
+        let provider = Arc::new(GatedProvider { fake: services.provider.clone(), gate });
+        services.ports.provider = provider.clone();
+        let mut config = HttpConfig::new(
+            SocketAddr::from(([127, 0, 0, 1], 0)),
+            BASE.to_owned(),
+            CALLBACK_SECRET.to_owned(),
+        );
+        config.workers = Some(1);
+        change(&mut config);
+        let ports = services.ports.clone();
+        let behind = pix_http::Services {
+            authenticator: Authenticator::new(
+                services.stores.keys.clone(),
+                services.stores.integrators.clone(),
+                Arc::new(PlainHasher),
+                Arc::new(PlainTokens),
+                services.clock.clone(),
+                Duration::from_hours(1),
+            ),
+            charges: ChargeService::new(ports.clone()),
+            withdrawals: WithdrawalService::new(ports.clone()),
+            refunds: RefundService::new(ports.clone()),
+            transactions: TransactionService::new(ports.clone()),
+            wallets: ports.stores.wallets.clone(),
+            clock: ports.clock.clone(),
+            ids: ports.ids.clone(),
+            runtime: tokio::runtime::Handle::current(),
+        };
+        let (server, address) = pix_http::bind(config, behind).await.unwrap();
+        let handle = server.handle();
+        tokio::spawn(server);
+        Self { address, provider, services, handle }
+    }
+
+    /// A new integrator with that much money, and a token.
+    pub async fn tenant(&self, funds_cents: i64) -> Tenant {
+        let id = if funds_cents == 0 {
+            self.services.integrator().await
+        } else {
+            self.services.funded(funds_cents).await
+        };
+        let public_id = format!("key-{}", id.0.simple());
+        let key = ApiKey {
+            public_id: public_id.clone(),
+            integrator_id: id,
+            secret_hash: SecretHash("hash:secret".into()),
+            created_at: self.services.now(),
+            revoked_at: None,
+        };
+        self.services.stores.keys.create(key).await.unwrap();
+        let token = self.token(id, &public_id, Duration::from_hours(1));
+        Tenant { id, public_id, token }
+    }
+
+    pub fn token(&self, id: IntegratorId, public_id: &str, ttl: Duration) -> String {
+        format!("plain.{id}.{public_id}.{}", self.services.now().plus(ttl).micros())
+    }
+
+    /// The token of nobody in particular: an integrator with a lot of money.
+    pub async fn rich(&self) -> Tenant {
+        self.tenant(100_000_00).await
+    }
+
+    pub async fn suspend(&self, tenant: &Tenant) {
+        let suspended = IntegratorStatus::Suspended;
+        assert!(self.services.stores.integrators.set_status(tenant.id, suspended).await.unwrap());
+    }
+
+    /// A PIX comes in for the charge with that public id.
+    pub async fn pay(&self, tenant: &Tenant, uuid: &str, cents: i64) -> Charge {
+        let id = ChargeId(Uuid::try_parse(uuid).unwrap());
+        let charge = self.services.charges.get(tenant.id, id).await.unwrap();
+        self.services.pay(&charge, builders::payment(self.services.id(), cents, self.services.now())).await
+    }
+
+    /// Sends a request and reads the answer to its end.
+    pub async fn send(&self, request: Request<'_>) -> Answer {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        stream.write_all(&request.bytes()).await.unwrap();
+        let mut bytes = Vec::new();
+        tokio::time::timeout(PATIENCE, stream.read_to_end(&mut bytes)).await.unwrap().unwrap();
+        Answer::parse(&bytes)
+    }
+
+    pub async fn post(&self, tenant: &Tenant, path: &str, body: &Value) -> Answer {
+        self.send(Request::post(path, &body.to_string()).token(tenant)).await
+    }
+
+    pub async fn get(&self, tenant: &Tenant, path: &str) -> Answer {
+        self.send(Request::new("GET", path).token(tenant)).await
+    }
+
+    pub async fn stop(self) {
+        self.handle.stop(true).await;
+    }
+}
+
+/// A request to be written.
+pub struct Request<'a> {
+    method: &'a str,
+    path: &'a str,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+}
+
+impl<'a> Request<'a> {
+    pub fn new(method: &'a str, path: &'a str) -> Self {
+        Self { method, path, headers: Vec::new(), body: Vec::new() }
+    }
+
+    pub fn post(path: &'a str, body: &str) -> Self {
+        Self { body: body.as_bytes().to_vec(), ..Self::new("POST", path) }
+            .header("Content-Type", "application/json")
+    }
+
+    pub fn raw(path: &'a str, body: &[u8]) -> Self {
+        Self { body: body.to_vec(), ..Self::new("POST", path) }
+    }
+
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub fn token(self, tenant: &Tenant) -> Self {
+        let value = format!("Bearer {}", tenant.token);
+        self.header("Authorization", &value)
+    }
+
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut head =
+            format!("{} {} HTTP/1.1\r\nHost: pix.example\r\nConnection: close\r\n", self.method, self.path);
+        for (name, value) in &self.headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        if !self.body.is_empty() || self.method == "POST" {
+            head.push_str(&format!("Content-Length: {}\r\n", self.body.len()));
+        }
+        head.push_str("\r\n");
+        [head.into_bytes(), self.body.clone()].concat()
+    }
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: String,
+}
+
+impl Answer {
+    pub fn parse(bytes: &[u8]) -> Self {
+        let text = String::from_utf8(bytes.to_vec()).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
+        let mut lines = head.lines();
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let headers = lines
+            .map(|line| line.split_once(": ").unwrap())
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
+            .collect();
+        Self { status, headers, body: body.to_owned() }
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {:?}", self.body))
+    }
+
+    pub fn text(&self, name: &str) -> String {
+        self.json()[name].as_str().unwrap_or_else(|| panic!("no {name}: {}", self.body)).to_owned()
+    }
+
+    pub fn code(&self) -> String {
+        self.text("code")
+    }
+
+    /// Asserts the status, showing the body when it is another.
+    pub fn expect(self, status: u16) -> Self {
+        assert_eq!(self.status, status, "{}", self.body);
+        self
+    }
+
+    /// The body without the request id, which differs with each.
+    pub fn without_request_id(&self) -> Value {
+        let mut body = self.json();
+        body.as_object_mut().unwrap().remove("requestId");
+        body
+    }
+}
+
+/// A charge in v1.
+pub fn charge_body() -> Value {
+    json!({
+        "amount": 15.5,
+        "payer": {"name": "Ana Souza", "document": "529.982.247-25", "email": "ana@example.com"},
+        "external_id": "order:1",
+        "postbackUrl": "https://loja.example/pix?token=1",
+        "payerQuestion": "Tudo certo?"
+    })
+}
+
+/// A withdrawal, in either generation.
+pub fn withdrawal_body() -> Value {
+    json!({
+        "amount": "10.00",
+        "creditParty": {"name": "Bruno", "keyType": "email", "key": "Bruno@Example.com", "taxId": "52998224725"},
+        "external_id": "payout-1",
+        "description": "semana 1"
+    })
+}

@@ -1,0 +1,424 @@
+//! The v1 endpoints: their answers to the letter.
+
+use pix_conformance::Answer as Told;
+use pix_conformance::builders::some_fees;
+use pix_domain::provider::ProviderError;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::support::{Answer, BASE, Gateway, Request, Tenant, charge_body, withdrawal_body};
+
+const CHARGES: &str = "/api/v1/charges";
+const WITHDRAWALS: &str = "/api/v1/withdrawals";
+const CONSULT: &str = "/api/v1/transactions/consult";
+const NOON: &str = "2026-01-15T12:00:00.000000Z";
+
+async fn keyed(gateway: &Gateway, tenant: &Tenant, path: &str, key: &str, body: &Value) -> Answer {
+    let request = Request::post(path, &body.to_string()).token(tenant).header("Idempotency-Key", key);
+    gateway.send(request).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_charge_is_created_shown_and_replayed() {
+    let gateway = Gateway::start().await;
+    let tenant = gateway.tenant(0).await;
+    let answer = gateway.post(&tenant, CHARGES, &charge_body()).await.expect(201);
+    let uuid = answer.text("uuid");
+    let simple = uuid.replace('-', "");
+    let told = json!({
+        "uuid": uuid, "external_id": "order:1", "status": "pending", "substatus": null, "outcome": "certain",
+        "amount": 15.5, "amount_paid": 0, "refunded_amount": 0, "fee": null, "net_amount": null, "currency": "BRL",
+        "payer": {"name": "Ana Souza", "document": "52998224725", "email": "ana@example.com"},
+        "payerQuestion": "Tudo certo?", "split": null, "qrcode": format!("fake-qr-code-of-{simple}"),
+        "pix_id": format!("fake-{simple}"), "end_to_end_id": null, "postbackUrl": "https://loja.example/pix?token=1",
+        "expires_at": "2026-01-15T12:50:00.000000Z", "paid_at": null, "paid_late": false,
+        "created_at": NOON, "updated_at": NOON, "links": {"self": format!("{BASE}{CHARGES}/{uuid}")}
+    });
+    assert_eq!(answer.json(), told);
+    assert_eq!(answer.header("location"), Some(format!("{BASE}{CHARGES}/{uuid}").as_str()));
+    assert_eq!(answer.header("idempotency-replayed"), None);
+
+    let again = gateway.post(&tenant, CHARGES, &charge_body()).await.expect(200);
+    assert_eq!((again.json(), again.header("idempotency-replayed")), (told.clone(), Some("true")));
+    for name in [uuid.as_str(), &simple, "order:1", "order%3A1"] {
+        assert_eq!(
+            gateway.get(&tenant, &format!("{CHARGES}/{name}")).await.expect(200).json(),
+            told,
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_paid_charge_shows_what_came_in_and_what_it_cost() {
+    let gateway = Gateway::start().await;
+    let tenant = gateway.tenant(0).await;
+    gateway.services.set_fees(tenant.id, some_fees()).await;
+    let body = json!({"amount": 100, "payer": {"name": "Ana", "document": "12ABC34501DE35"}});
+    let created = gateway.post(&tenant, CHARGES, &body).await.expect(201);
+    assert!(created.text("external_id").starts_with("chg-"));
+    let uuid = created.text("uuid");
+    let charge = gateway.pay(&tenant, &uuid, 100_00).await;
+    let shown = gateway.get(&tenant, &format!("{CHARGES}/{uuid}")).await.expect(200).json();
+    let told = json!({
+        "status": "paid", "amount_paid": 100, "fee": 1.1, "net_amount": 98.9, "paid_at": NOON, "paid_late": false,
+        "end_to_end_id": charge.credited.unwrap().first.to_text()
+    });
+    for (name, value) in told.as_object().unwrap() {
+        assert_eq!(&shown[name], value, "{name}");
+    }
+    let balance = gateway.get(&tenant, "/api/v1/balance").await.expect(200);
+    assert_eq!(balance.body, r#"{"available":98.9,"held":0,"currency":"BRL"}"#);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_problems_of_all_fields_come_back_at_once() {
+    let gateway = Gateway::start().await;
+    let tenant = gateway.tenant(0).await;
+    let body = json!({
+        "amount": "1,00", "payer": {"document": "11111111111", "email": 7}, "external_id": "", "postbackUrl": "x",
+        "payerQuestion": "a\u{0}b", "split": [{"recipient": "x", "percentage": "10"}], "expiration": 5
+    });
+    let answer = gateway.post(&tenant, CHARGES, &body).await.expect(422);
+    assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+    let problem = answer.json();
+    assert_eq!(problem["type"], format!("{BASE}/errors/validation"));
+    assert_eq!(problem["title"], "Validation failed");
+    assert_eq!(problem["status"], 422);
+    assert_eq!(problem["code"], "validation_failed");
+    assert_eq!(problem["requestId"].as_str(), answer.header("x-request-id"));
+    let told: Vec<(&str, &str)> = problem["errors"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|error| (error["field"].as_str().unwrap(), error["code"].as_str().unwrap()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("amount", "invalid_amount"),
+            ("external_id", "invalid_format"),
+            ("payer.name", "required"),
+            ("payer.document", "check_digits"),
+            ("payer.email", "invalid_type"),
+            ("payerQuestion", "invalid_characters"),
+            ("postbackUrl", "invalid_format"),
+            ("expiration", "invalid_format"),
+            ("split", "not_supported"),
+        ]
+    );
+    assert_eq!(problem["errors"][8]["message"], "splits can't be paid out yet: leave `split` out");
+    let answer = gateway.post(&tenant, CHARGES, &json!({})).await.expect(422).json();
+    assert_eq!(answer["errors"].as_array().unwrap().len(), 3);
+    assert_eq!(answer["errors"][0]["message"], "amount is required");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_withdrawal_is_created_shown_and_replayed() {
+    let gateway = Gateway::start().await;
+    let tenant = gateway.tenant(20_00).await;
+    gateway.services.set_fees(tenant.id, some_fees()).await;
+    gateway.provider.fake.answers_next(Told::Accept);
+    let answer = gateway.post(&tenant, WITHDRAWALS, &withdrawal_body()).await.expect(201);
+    let uuid = answer.text("uuid");
+    let told = json!({
+        "uuid": uuid, "external_id": "payout-1", "status": "processing", "substatus": "accepted",
+        "outcome": "certain", "amount": 10, "fee": 0.5, "total": 10.5, "currency": "BRL",
+        "creditParty":
+            {"name": "Bruno", "keyType": "EMAIL", "key": "bruno@example.com", "taxId": "52998224725"},
+        "description": "semana 1", "pix_id": format!("fake-{}", uuid.replace('-', "")), "end_to_end_id": null,
+        "failure": null, "returned_amount": 0, "postbackUrl": null, "created_at": NOON, "updated_at": NOON,
+        "completed_at": null, "links": {"self": format!("{BASE}{WITHDRAWALS}/{uuid}")}
+    });
+    assert_eq!(answer.json(), told);
+    assert_eq!(answer.header("location"), told["links"]["self"].as_str());
+    let again = gateway.post(&tenant, WITHDRAWALS, &withdrawal_body()).await.expect(200);
+    assert_eq!((again.json(), again.header("idempotency-replayed")), (told.clone(), Some("true")));
+    for name in [uuid.as_str(), "payout-1"] {
+        assert_eq!(gateway.get(&tenant, &format!("{WITHDRAWALS}/{name}")).await.expect(200).json(), told);
+    }
+    assert_eq!(gateway.services.balances(tenant.id).await, (950, 1050));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_withdrawal_that_fails_is_an_error_once_and_a_resource_ever_after() {
+    let gateway = Gateway::start().await;
+    let tenant = gateway.rich().await;
+    gateway.provider.fake.answers_next(Told::Reject);
+    let answer = gateway.post(&tenant, WITHDRAWALS, &withdrawal_body()).await.expect(422);
+    assert_eq!(answer.code(), "provider_rejected");
+    let uuid = answer.text("uuid");
+    let again = gateway.post(&tenant, WITHDRAWALS, &withdrawal_body()).await.expect(200).json();
+    assert_eq!(again["uuid"], uuid);
+    assert_eq!((&again["status"], &again["substatus"]), (&json!("failed"), &json!("fake_refusal")));
+    let failure = json!({"code": "fake_refusal", "message": "the fake provider was told to refuse"});
+    assert_eq!((&again["failure"], &again["completed_at"]), (&failure, &json!(NOON)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_withdrawal_without_a_known_end_is_no_error() {
+    let gateway = Gateway::start().await;
+    let tenant = gateway.rich().await;
+    for (told, status, substatus, outcome) in [
+        (Told::LostAnswer, "processing", "uncertain", "uncertain"),
+        (Told::Unavailable, "pending", "queued", "certain"),
+        (Told::Complete, "completed", "settled", "certain"),
+    ] {
+        gateway.provider.fake.answers_next(told);
+        let mut body = withdrawal_body();
+        body["external_id"] = json!(substatus);
+        let answer = gateway.post(&tenant, WITHDRAWALS, &body).await.expect(201).json();
+        assert_eq!(
+            [&answer["status"], &answer["substatus"], &answer["outcome"]],
+            [status, substatus, outcome]
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idempotency_key_is_one_handle_and_another_body_is_refused() {
+    let gateway = Gateway::start().await;
+    let tenant = gateway.rich().await;
+    let mut body = withdrawal_body();
+    body.as_object_mut().unwrap().remove("external_id");
+    let first = keyed(&gateway, &tenant, WITHDRAWALS, "\"k 1\"", &body).await.expect(422);
+    assert_eq!(first.json()["errors"][0]["field"], "Idempotency-Key");
+    let first = keyed(&gateway, &tenant, WITHDRAWALS, "\"k1\"", &body).await.expect(201);
+    assert!(first.text("external_id").starts_with("wdr-"));
+    let again = keyed(&gateway, &tenant, WITHDRAWALS, "k1", &body).await.expect(200);
+    assert_eq!(again.text("uuid"), first.text("uuid"));
+    body["amount"] = json!(11);
+    let other = keyed(&gateway, &tenant, WITHDRAWALS, "k1", &body).await.expect(422);
+    assert_eq!(other.code(), "idempotency_mismatch");
+    let request = Request::post(WITHDRAWALS, &body.to_string()).token(&tenant);
+    let twice = request.header("Idempotency-Key", "a").header("Idempotency-Key", "b");
+    assert_eq!(gateway.send(twice).await.expect(400).code(), "malformed_request");
+    assert_eq!(gateway.provider.fake.total_sends(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refusals_of_a_withdrawal_have_their_statuses() {
+    let gateway = Gateway::start().await;
+    let tenant = gateway.tenant(5_00).await;
+    let answer = gateway.post(&tenant, WITHDRAWALS, &withdrawal_body()).await.expect(422);
+    assert_eq!(
+        (answer.code().as_str(), answer.json()["title"].as_str()),
+        ("insufficient_balance", Some("Insufficient balance"))
+    );
+    // Nothing was burnt: with money it goes through under the same name.
+    gateway.services.paid_charge(tenant.id, 10_00).await;
+    gateway.post(&tenant, WITHDRAWALS, &withdrawal_body()).await.expect(201);
+    let mut other = withdrawal_body();
+    other["description"] = json!("semana 2");
+    assert_eq!(gateway.post(&tenant, WITHDRAWALS, &other).await.expect(409).code(), "external_id_conflict");
+    gateway.suspend(&tenant).await;
+    other["external_id"] = json!("payout-2");
+    assert_eq!(gateway.post(&tenant, WITHDRAWALS, &other).await.expect(403).code(), "integrator_suspended");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refunds_are_created_listed_and_shown() {
+    let gateway = Gateway::start().await;
+    let tenant = gateway.tenant(10_00).await;
+    gateway.services.set_fees(tenant.id, some_fees()).await;
+    let charge = gateway.post(&tenant, CHARGES, &charge_body()).await.expect(201).text("uuid");
+    let path = format!("{CHARGES}/{charge}/refunds");
+    assert_eq!(gateway.post(&tenant, &path, &json!({})).await.expect(409).code(), "invalid_state");
+    gateway.pay(&tenant, &charge, 15_50).await;
+
+    let body = json!({"amount": 5.5, "description": "troca", "external_id": "r-1"});
+    let by_name = format!("{CHARGES}/order:1/refunds");
+    let answer = gateway.post(&tenant, &by_name, &body).await.expect(201);
+    let uuid = answer.text("uuid");
+    let simple = uuid.replace('-', "");
+    let first = answer.json();
+    assert_eq!(
+        first,
+        json!({
+            "uuid": uuid, "charge": charge, "external_id": "r-1", "status": "completed", "substatus": "settled",
+            "outcome": "certain", "amount": 5.5, "fee": 0.25, "total": 5.75, "currency": "BRL",
+            "description": "troca", "pix_id": format!("fake-{simple}"), "return_id": first["return_id"],
+            "failure": null, "created_at": NOON, "updated_at": NOON, "completed_at": NOON,
+            "links": {"self": format!("{BASE}/api/v1/refunds/{uuid}"), "charge": format!("{BASE}{CHARGES}/{charge}")}
+        })
+    );
+    assert!(first["return_id"].is_string());
+    assert_eq!(answer.header("location"), first["links"]["self"].as_str());
+    assert_eq!(gateway.post(&tenant, &path, &body).await.expect(200).json(), first);
+
+    gateway.provider.fake.answers_next(Told::Unavailable);
+    let rest = gateway.post(&tenant, &path, &json!({})).await.expect(201).json();
+    assert_eq!([&rest["status"], &rest["substatus"]], ["processing", "queued"]);
+    assert_eq!(rest["amount"], 10);
+    assert_eq!(gateway.get(&tenant, &path).await.expect(200).json(), json!({"data": [first, rest]}));
+    for name in [uuid.as_str(), "r-1"] {
+        assert_eq!(gateway.get(&tenant, &format!("/api/v1/refunds/{name}")).await.expect(200).json(), first);
+    }
+    let shown = gateway.get(&tenant, &format!("{CHARGES}/{charge}")).await.expect(200).json();
+    assert_eq!(shown["refunded_amount"], 5.5);
+    let answer = gateway.post(&tenant, &path, &json!({"amount": 10.01})).await.expect(422);
+    assert_eq!(answer.code(), "refund_exceeds_paid");
+    assert_eq!(
+        gateway.post(&tenant, &path, &json!({"amount": null})).await.expect(422).code(),
+        "invalid_amount"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_in_a_path_finds_the_kind_that_is_asked_for() {
+    let gateway = Gateway::start().await;
+    let tenant = gateway.rich().await;
+    let odd = "a/b ?#%é";
+    let name = "a%2Fb%20%3F%23%25%C3%A9";
+    let mut charge = charge_body();
+    charge["external_id"] = json!(odd);
+    let mut withdrawal = withdrawal_body();
+    withdrawal["external_id"] = json!(odd);
+    let charge = gateway.post(&tenant, CHARGES, &charge).await.expect(201).text("uuid");
+    let path = format!("{WITHDRAWALS}/{name}");
+    assert_eq!(gateway.get(&tenant, &path).await.expect(404).code(), "not_found");
+    let withdrawal = gateway.post(&tenant, WITHDRAWALS, &withdrawal).await.expect(201).text("uuid");
+    assert_eq!(gateway.get(&tenant, &path).await.expect(200).text("uuid"), withdrawal);
+    assert_eq!(gateway.get(&tenant, &format!("{CHARGES}/{name}")).await.expect(200).text("uuid"), charge);
+    // Ids of another kind are not found under this one.
+    gateway.get(&tenant, &format!("{CHARGES}/{withdrawal}")).await.expect(404);
+    gateway.get(&tenant, &format!("{WITHDRAWALS}/{charge}")).await.expect(404);
+    gateway.get(&tenant, &format!("/api/v1/refunds/{charge}")).await.expect(404);
+    gateway.get(&tenant, &format!("{CHARGES}/%00%FF")).await.expect(404);
+
+    // A name in the form of a uuid is a name.
+    let mut named = charge_body();
+    named["external_id"] = json!("0199aaaa-0000-7000-8000-000000000001");
+    gateway.post(&tenant, CHARGES, &named).await.expect(201);
+    gateway.get(&tenant, &format!("{CHARGES}/0199aaaa-0000-7000-8000-000000000001")).await.expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_are_newest_first_and_pages_neither_skip_nor_repeat() {
+    let gateway = Gateway::start().await;
+    let tenant = gateway.tenant(0).await;
+    let mut made = Vec::new();
+    for number in 0..5 {
+        let mut body = charge_body();
+        body["external_id"] = json!(format!("order {number}"));
+        made.push(gateway.post(&tenant, CHARGES, &body).await.expect(201).text("uuid"));
+    }
+    made.reverse();
+    let uuids = |answer: &Answer| -> Vec<String> {
+        let data = answer.json()["data"].clone();
+        data.as_array().unwrap().iter().map(|row| row["uuid"].as_str().unwrap().to_owned()).collect()
+    };
+    let first = gateway.get(&tenant, &format!("{CHARGES}?per_page=2&status=pending,paid")).await.expect(200);
+    assert_eq!(uuids(&first), made[..2]);
+    let body = first.json();
+    assert_eq!((&body["meta"]["per_page"], &body["meta"]["prev_cursor"]), (&json!(2), &Value::Null));
+    let next = body["links"]["next"].as_str().unwrap();
+    assert_eq!(first.header("link"), Some(format!("<{next}>; rel=\"next\"").as_str()));
+    let cursor = body["meta"]["next_cursor"].as_str().unwrap();
+    assert_eq!(next, format!("{BASE}{CHARGES}?per_page=2&status=pending,paid&cursor={cursor}"));
+
+    // A row that is written meanwhile changes no other page.
+    gateway.post(&tenant, CHARGES, &json!({"amount": 1, "payer": charge_body()["payer"]})).await.expect(201);
+    let second = gateway.get(&tenant, next.strip_prefix(BASE).unwrap()).await.expect(200);
+    assert_eq!(uuids(&second), made[2..4]);
+    let body = second.json();
+    let follow = |name: &str| body["links"][name].as_str().unwrap().strip_prefix(BASE).unwrap().to_owned();
+    assert_eq!(uuids(&gateway.get(&tenant, &follow("prev")).await.expect(200)), made[..2]);
+    let last = gateway.get(&tenant, &follow("next")).await.expect(200);
+    assert_eq!(uuids(&last), made[4..]);
+    assert_eq!(last.json()["links"]["next"], Value::Null);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_filter_by_status_name_and_time() {
+    let gateway = Gateway::start().await;
+    let tenant = gateway.rich().await;
+    for told in [Told::Accept, Told::LostRequest, Told::Unavailable, Told::Complete] {
+        gateway.provider.fake.answers_next(told);
+        let mut body = withdrawal_body();
+        body["external_id"] = json!(format!("{told:?}"));
+        gateway.post(&tenant, WITHDRAWALS, &body).await.expect(201);
+    }
+    let count = |query: &'static str| {
+        let (gateway, tenant) = (&gateway, &tenant);
+        async move {
+            let answer = gateway.get(tenant, &format!("{WITHDRAWALS}?{query}")).await.expect(200).json();
+            answer["data"].as_array().unwrap().len()
+        }
+    };
+    for (query, rows) in [
+        ("", 4),
+        ("status=processing", 2),
+        ("status=pending", 1),
+        ("status=pending,completed", 2),
+        ("status=failed", 0),
+        ("external_id=LostRequest", 1),
+        ("created_from=2026-01-15T12:00:00Z", 4),
+        ("created_from=2026-01-15T09:00:00-03:00", 4),
+        ("created_to=2026-01-15T12:00:00Z", 0),
+        ("created_from=2026-01-15T12:00:01Z", 0),
+        ("unknown=1&status=", 4),
+    ] {
+        assert_eq!(count(query).await, rows, "{query}");
+    }
+    for query in ["status=paid", "per_page=0", "per_page=101", "cursor=zz", "created_from=now"] {
+        let answer = gateway.get(&tenant, &format!("{WITHDRAWALS}?{query}")).await.expect(422);
+        assert_eq!(answer.code(), "validation_failed", "{query}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn consulting_asks_the_provider_now() {
+    let gateway = Gateway::start().await;
+    let tenant = gateway.tenant(0).await;
+    let uuid = gateway.post(&tenant, CHARGES, &charge_body()).await.expect(201).text("uuid");
+    let reference = Uuid::try_parse(&uuid).unwrap();
+    gateway.provider.fake.receives(reference, gateway.services.payment(15_50));
+    let answer = gateway.post(&tenant, CONSULT, &json!({"external_id": "order:1"})).await.expect(200).json();
+    assert_eq!((&answer["type"], &answer["transaction"]["status"]), (&json!("charge"), &json!("paid")));
+    let said = json!({"status": null, "checked_at": NOON, "body": {"id": reference.simple().to_string()}});
+    assert_eq!(answer["provider"], said);
+    let shown = gateway.get(&tenant, &format!("{CHARGES}/{uuid}")).await.expect(200).json();
+    assert_eq!(answer["transaction"], shown);
+
+    gateway.provider.fake.questions_fail(Some(ProviderError::Indeterminate("secret of ours".into())));
+    let both = json!({"uuid": uuid, "external_id": "order:1"});
+    let answer = gateway.post(&tenant, CONSULT, &both).await.expect(200).json();
+    let said = json!({"status": null, "checked_at": null, "body": null, "error": "provider_timeout"});
+    assert_eq!((&answer["provider"], &answer["transaction"]), (&said, &shown));
+    gateway.provider.fake.questions_fail(None);
+    gateway.provider.fake.forgets(reference);
+    let answer = gateway.post(&tenant, CONSULT, &json!({"uuid": uuid})).await.expect(200).json();
+    assert_eq!(answer["provider"], json!({"status": "not_found", "checked_at": NOON, "body": null}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn consulting_wants_one_transaction() {
+    let gateway = Gateway::start().await;
+    let tenant = gateway.rich().await;
+    let mut charge = charge_body();
+    charge["external_id"] = json!("payout-1");
+    let charge = gateway.post(&tenant, CHARGES, &charge).await.expect(201).text("uuid");
+    let withdrawal = gateway.post(&tenant, WITHDRAWALS, &withdrawal_body()).await.expect(201).text("uuid");
+    let answer = gateway.post(&tenant, CONSULT, &json!({"external_id": "payout-1"})).await.expect(409);
+    assert_eq!(answer.code(), "external_id_conflict");
+    assert_eq!(answer.json()["uuids"], json!([charge, withdrawal]));
+    let both = json!({"external_id": "payout-1", "uuid": withdrawal});
+    assert_eq!(gateway.post(&tenant, CONSULT, &both).await.expect(200).text("type"), "withdrawal");
+    for body in [
+        json!({}),
+        json!({"uuid": null, "external_id": null}),
+        json!({"uuid": "x"}),
+        json!({"uuid": 7}),
+        json!({"uuid": charge, "external_id": "order:2"}),
+    ] {
+        assert_eq!(
+            gateway.post(&tenant, CONSULT, &body).await.expect(422).code(),
+            "validation_failed",
+            "{body}"
+        );
+    }
+    for body in [json!({"uuid": Uuid::from_u128(1).to_string()}), json!({"external_id": "nothing"})] {
+        assert_eq!(gateway.post(&tenant, CONSULT, &body).await.expect(404).code(), "not_found", "{body}");
+    }
+}

@@ -1,0 +1,169 @@
+//! The one write verb.
+//!
+//! The order in which a transition is looked at is the order in which its refusals take precedence: its shape
+//! (rejected), its records (stale, duplicate), its handle and receipt (duplicate), its money (insufficient funds). So a
+//! repeated request is always told that it is one, however little is left in the wallet.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use pix_domain::audit::StoredFinding;
+use pix_domain::error::{ApplyError, StoreError, UniqueKey};
+use pix_domain::ids::{ResourceRef, Version};
+use pix_domain::text::ExternalId;
+use pix_domain::transition::{Guard, Record, Transition, TransitionStore};
+use pix_domain::wallet::{Entry, Wallet};
+
+use crate::MemoryStore;
+use crate::state::{Due, State, Tenant};
+
+#[async_trait]
+impl TransitionStore for MemoryStore {
+    async fn apply(&self, transition: Transition) -> Result<(), ApplyError> {
+        self.state().apply(transition)
+    }
+
+    async fn apply_all(&self, transitions: Vec<Transition>) -> Vec<Result<(), ApplyError>> {
+        let mut state = self.state();
+        transitions.into_iter().map(|transition| state.apply(transition)).collect()
+    }
+}
+
+impl State {
+    fn apply(&mut self, transition: Transition) -> Result<(), ApplyError> {
+        let tenant =
+            self.tenants.get(&transition.integrator_id).ok_or_else(|| rejected("no such integrator"))?;
+        check_shape(&transition)?;
+        self.check_records(tenant, &transition)?;
+        check_keys(tenant, &transition)?;
+        let (wallet, entries) = post(tenant.wallet, &transition)?;
+        self.write(transition, wallet, entries);
+        Ok(())
+    }
+
+    fn check_records(&self, tenant: &Tenant, transition: &Transition) -> Result<(), ApplyError> {
+        let mut new_names = BTreeSet::new();
+        for write in &transition.writes {
+            let ResourceRef { kind, id, .. } = write.record.resource();
+            match write.guard {
+                Guard::At(version) if tenant.version_of(kind, id) == Some(version) => {}
+                Guard::At(_) => return Err(ApplyError::Stale),
+                Guard::Absent => {
+                    if self.tenants.values().any(|tenant| tenant.version_of(kind, id).is_some()) {
+                        return Err(ApplyError::Duplicate(UniqueKey::Id));
+                    }
+                    let name = (kind, name_of(&write.record).clone());
+                    if tenant.names.contains_key(&name) || !new_names.insert(name) {
+                        return Err(ApplyError::Duplicate(UniqueKey::ExternalId));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, transition: Transition, wallet: Wallet, entries: Vec<Entry>) {
+        let Some(tenant) = self.tenants.get_mut(&transition.integrator_id) else { return };
+        tenant.wallet = wallet;
+        tenant.entries.extend(entries);
+        for write in transition.writes {
+            let resource = write.record.resource();
+            match write.follow_up {
+                Some(at) => self.follow_ups.insert(resource, Due { at, attempts: 0 }),
+                None => self.follow_ups.remove(&resource),
+            };
+            *tenant.events.entry(resource).or_default() += 1;
+            tenant.names.insert((resource.kind, name_of(&write.record).clone()), resource.id);
+            match write.record {
+                Record::Charge(charge) => drop(tenant.charges.insert(resource.id, *charge)),
+                Record::Withdrawal(withdrawal) => drop(tenant.withdrawals.insert(resource.id, *withdrawal)),
+                Record::Refund(refund) => drop(tenant.refunds.insert(resource.id, *refund)),
+            }
+        }
+        if let Some(receipt) = transition.receipt {
+            tenant.receipt_keys.insert(receipt.payment.key.to_text());
+            tenant.receipts.push(receipt);
+        }
+        if let Some(handle) = transition.handle {
+            tenant.handles.insert((handle.kind, handle.key), handle.id);
+        }
+        for finding in transition.findings {
+            let same = |kept: &StoredFinding| kept.resource == finding.resource && kept.code == finding.code;
+            if !tenant.findings.iter().any(same) {
+                let (resource, code, detail) = (finding.resource, finding.code.to_owned(), finding.detail);
+                tenant.findings.push(StoredFinding { resource, code, detail });
+            }
+        }
+    }
+}
+
+/// What is wrong with a transition whatever is stored.
+fn check_shape(transition: &Transition) -> Result<(), ApplyError> {
+    let written = transition.writes.iter().map(|write| write.record.resource());
+    let posted = transition.postings.iter().map(|posting| posting.resource);
+    let found = transition.findings.iter().map(|finding| finding.resource);
+    let credited = transition.receipt.iter().map(|receipt| receipt.integrator_id);
+    let owners = written.clone().chain(posted).chain(found).map(|resource| resource.integrator_id);
+    if owners.chain(credited).any(|owner| owner != transition.integrator_id) {
+        return Err(rejected("a transition is of one integrator"));
+    }
+    if written.clone().collect::<BTreeSet<_>>().len() != transition.writes.len() {
+        return Err(rejected("a transition writes a record once"));
+    }
+    for write in &transition.writes {
+        let expected = match write.guard {
+            Guard::Absent => Version::FIRST,
+            Guard::At(version) => version.next(),
+        };
+        if write.record.version() != expected {
+            return Err(rejected("a record's version goes up by one"));
+        }
+    }
+    if transition.postings.iter().any(|posting| posting.amount.is_zero()) {
+        return Err(rejected("a posting moves money"));
+    }
+    Ok(())
+}
+
+fn check_keys(tenant: &Tenant, transition: &Transition) -> Result<(), ApplyError> {
+    if let Some(handle) = &transition.handle
+        && tenant.handles.contains_key(&(handle.kind, handle.key.clone()))
+    {
+        return Err(ApplyError::Duplicate(UniqueKey::IdempotencyKey));
+    }
+    if let Some(receipt) = &transition.receipt
+        && tenant.receipt_keys.contains(&receipt.payment.key.to_text())
+    {
+        return Err(ApplyError::Duplicate(UniqueKey::Receipt));
+    }
+    Ok(())
+}
+
+/// The wallet after the postings, and their entries.
+fn post(mut wallet: Wallet, transition: &Transition) -> Result<(Wallet, Vec<Entry>), ApplyError> {
+    let mut entries = Vec::with_capacity(transition.postings.len());
+    for posting in &transition.postings {
+        wallet = wallet.after(posting).ok_or(ApplyError::InsufficientFunds)?;
+        entries.push(Entry {
+            integrator_id: transition.integrator_id,
+            number: wallet.entries,
+            posting: *posting,
+            available_after: wallet.available,
+            held_after: wallet.held,
+            at: transition.at,
+        });
+    }
+    Ok((wallet, entries))
+}
+
+const fn name_of(record: &Record) -> &ExternalId {
+    match record {
+        Record::Charge(charge) => &charge.external_id,
+        Record::Withdrawal(withdrawal) => &withdrawal.external_id,
+        Record::Refund(refund) => &refund.external_id,
+    }
+}
+
+fn rejected(why: &str) -> ApplyError {
+    ApplyError::Store(StoreError::Rejected(why.to_owned()))
+}

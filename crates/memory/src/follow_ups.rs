@@ -1,0 +1,60 @@
+//! What is due, and the lookups beside it.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pix_domain::error::StoreError;
+use pix_domain::follow_up::{FollowUp, FollowUpStore, LookupStore};
+use pix_domain::ids::{IntegratorId, ResourceKind, ResourceRef};
+use pix_domain::text::IdempotencyKey;
+use pix_domain::time::Timestamp;
+use uuid::Uuid;
+
+use crate::MemoryStore;
+
+#[async_trait]
+impl FollowUpStore for MemoryStore {
+    async fn claim(&self, now: Timestamp, lease: Duration, limit: u32) -> Result<Vec<FollowUp>, StoreError> {
+        let mut state = self.state();
+        let mut due: Vec<_> = state.follow_ups.iter_mut().filter(|(_, due)| due.at <= now).collect();
+        due.sort_by_key(|(resource, due)| (due.at, **resource));
+        due.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        let claimed = due.into_iter().map(|(resource, due)| {
+            due.at = now.plus(lease);
+            due.attempts = due.attempts.saturating_add(1);
+            FollowUp { resource: *resource, attempts: due.attempts }
+        });
+        Ok(claimed.collect())
+    }
+
+    async fn postpone(&self, resource: ResourceRef, until: Timestamp) -> Result<(), StoreError> {
+        if let Some(due) = self.state().follow_ups.get_mut(&resource) {
+            due.at = until;
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl LookupStore for MemoryStore {
+    async fn find_handle(
+        &self,
+        integrator_id: IntegratorId,
+        kind: ResourceKind,
+        key: &IdempotencyKey,
+    ) -> Result<Option<Uuid>, StoreError> {
+        let state = self.state();
+        let tenant = state.tenants.get(&integrator_id);
+        Ok(tenant.and_then(|tenant| tenant.handles.get(&(kind, key.clone())).copied()))
+    }
+
+    async fn locate(&self, id: Uuid) -> Result<Option<ResourceRef>, StoreError> {
+        const KINDS: [ResourceKind; 3] =
+            [ResourceKind::Charge, ResourceKind::Withdrawal, ResourceKind::Refund];
+        let state = self.state();
+        Ok(state.tenants.iter().find_map(|(integrator_id, tenant)| {
+            let kind = KINDS.into_iter().find(|kind| tenant.version_of(*kind, id).is_some())?;
+            Some(ResourceRef { integrator_id: *integrator_id, kind, id })
+        }))
+    }
+}

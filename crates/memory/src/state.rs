@@ -1,0 +1,81 @@
+//! The collections, one set an integrator: nothing but the public ids of records is shared.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pix_domain::audit::StoredFinding;
+use pix_domain::charges::{Charge, Receipt};
+use pix_domain::credentials::{ApiKey, Integrator};
+use pix_domain::fees::FeeSchedule;
+use pix_domain::ids::{IntegratorId, ResourceKind, ResourceRef, Version};
+use pix_domain::refunds::Refund;
+use pix_domain::text::{ExternalId, IdempotencyKey};
+use pix_domain::time::Timestamp;
+use pix_domain::wallet::{Entry, Wallet};
+use pix_domain::withdrawals::Withdrawal;
+use uuid::Uuid;
+
+/// Everything.
+#[derive(Debug, Default)]
+pub struct State {
+    pub tenants: BTreeMap<IntegratorId, Tenant>,
+    /// In the order they were made.
+    pub keys: Vec<ApiKey>,
+    pub follow_ups: BTreeMap<ResourceRef, Due>,
+}
+
+/// When a record is to be asked about.
+#[derive(Debug, Clone, Copy)]
+pub struct Due {
+    pub at: Timestamp,
+    pub attempts: u32,
+}
+
+/// Everything of one integrator.
+#[derive(Debug)]
+pub struct Tenant {
+    pub integrator: Integrator,
+    /// In the order they were set: the first is version 1.
+    pub fees: Vec<FeeSchedule>,
+    pub wallet: Wallet,
+    pub entries: Vec<Entry>,
+    pub charges: BTreeMap<Uuid, Charge>,
+    pub withdrawals: BTreeMap<Uuid, Withdrawal>,
+    pub refunds: BTreeMap<Uuid, Refund>,
+    /// In the order they were credited.
+    pub receipts: Vec<Receipt>,
+    pub receipt_keys: BTreeSet<String>,
+    pub names: BTreeMap<(ResourceKind, ExternalId), Uuid>,
+    pub handles: BTreeMap<(ResourceKind, IdempotencyKey), Uuid>,
+    /// How many events each record has: no port reads more of them.
+    pub events: BTreeMap<ResourceRef, u32>,
+    pub findings: Vec<StoredFinding>,
+}
+
+impl Tenant {
+    pub fn new(integrator: Integrator) -> Self {
+        Self {
+            integrator,
+            fees: Vec::new(),
+            wallet: Wallet::default(),
+            entries: Vec::new(),
+            charges: BTreeMap::new(),
+            withdrawals: BTreeMap::new(),
+            refunds: BTreeMap::new(),
+            receipts: Vec::new(),
+            receipt_keys: BTreeSet::new(),
+            names: BTreeMap::new(),
+            handles: BTreeMap::new(),
+            events: BTreeMap::new(),
+            findings: Vec::new(),
+        }
+    }
+
+    /// The version at which a record is stored.
+    pub fn version_of(&self, kind: ResourceKind, id: Uuid) -> Option<Version> {
+        match kind {
+            ResourceKind::Charge => self.charges.get(&id).map(|charge| charge.version),
+            ResourceKind::Withdrawal => self.withdrawals.get(&id).map(|withdrawal| withdrawal.version),
+            ResourceKind::Refund => self.refunds.get(&id).map(|refund| refund.version),
+        }
+    }
+}

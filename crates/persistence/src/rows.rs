@@ -1,0 +1,13 @@
+//! Records as rows and rows as records. Shared by every database; knows none.
+
+mod books;
+mod charges;
+mod refunds;
+mod settings;
+mod withdrawals;
+
+pub use books::{EventRow, FindingRow, HandleRow, PostingRow, WalletRow};
+pub use charges::{ChargeRow, ReceiptRow};
+pub use refunds::RefundRow;
+pub use settings::{ApiKeyRow, FeeScheduleRow, IntegratorRow, status_name};
+pub use withdrawals::WithdrawalRow;

@@ -1,0 +1,250 @@
+//! The tables, as `migrations/` makes them. Column by column in the same order.
+
+use diesel::table;
+
+table! {
+    use diesel::sql_types::Text;
+    use crate::codec::{Id, Instant};
+
+    integrators (id) {
+        id -> Id,
+        name -> Text,
+        status -> Text,
+        created_at -> Instant,
+    }
+}
+
+table! {
+    use diesel::sql_types::{BigInt, Nullable, Text};
+    use crate::codec::{Id, Instant};
+
+    api_keys (public_id) {
+        public_id -> Text,
+        integrator_id -> Id,
+        number -> BigInt,
+        secret_hash -> Text,
+        created_at -> Instant,
+        revoked_at -> Nullable<Instant>,
+    }
+}
+
+table! {
+    use diesel::sql_types::{BigInt, Nullable, Text};
+    use crate::codec::{Id, Instant};
+
+    fee_schedules (integrator_id, version) {
+        integrator_id -> Id,
+        version -> BigInt,
+        cash_in_fixed_cents -> BigInt,
+        cash_in_percent -> Text,
+        cash_in_min_cents -> BigInt,
+        cash_in_max_cents -> Nullable<BigInt>,
+        cash_out_fixed_cents -> BigInt,
+        cash_out_percent -> Text,
+        cash_out_min_cents -> BigInt,
+        cash_out_max_cents -> Nullable<BigInt>,
+        refund_fixed_cents -> BigInt,
+        refund_percent -> Text,
+        refund_min_cents -> BigInt,
+        refund_max_cents -> Nullable<BigInt>,
+        created_at -> Instant,
+    }
+}
+
+table! {
+    use diesel::sql_types::BigInt;
+    use crate::codec::Id;
+
+    wallets (integrator_id) {
+        integrator_id -> Id,
+        available_cents -> BigInt,
+        held_cents -> BigInt,
+        entries -> BigInt,
+    }
+}
+
+table! {
+    use diesel::sql_types::{BigInt, Text};
+    use crate::codec::{Id, Instant};
+
+    postings (integrator_id, entry) {
+        integrator_id -> Id,
+        entry -> BigInt,
+        debit -> Text,
+        credit -> Text,
+        amount_cents -> BigInt,
+        reason -> Text,
+        resource_kind -> Text,
+        resource_id -> Id,
+        available_after_cents -> BigInt,
+        held_after_cents -> BigInt,
+        created_at -> Instant,
+    }
+}
+
+table! {
+    use diesel::sql_types::{BigInt, Bool, Nullable, Text};
+    use crate::codec::{Id, Instant};
+
+    charges (integrator_id, id) {
+        integrator_id -> Id,
+        id -> Id,
+        version -> BigInt,
+        external_id -> Text,
+        external_id_given -> Bool,
+        amount_cents -> BigInt,
+        payer_name -> Nullable<Text>,
+        payer_document -> Nullable<Text>,
+        payer_email -> Nullable<Text>,
+        payer_question -> Nullable<Text>,
+        postback_url -> Nullable<Text>,
+        fee_version -> BigInt,
+        state -> Text,
+        failure_code -> Nullable<Text>,
+        failure_message -> Nullable<Text>,
+        provider_id -> Nullable<Text>,
+        qrcode -> Nullable<Text>,
+        provider_body -> Nullable<Text>,
+        amount_paid_cents -> BigInt,
+        paid_fee_cents -> Nullable<BigInt>,
+        first_receipt_key -> Nullable<Text>,
+        paid_by_name -> Nullable<Text>,
+        paid_by_document -> Nullable<Text>,
+        paid_at -> Nullable<Instant>,
+        late -> Nullable<Bool>,
+        payments -> Nullable<BigInt>,
+        refund_reserved_cents -> BigInt,
+        refunded_cents -> BigInt,
+        expires_at -> Instant,
+        created_at -> Instant,
+        updated_at -> Instant,
+        follow_up_at -> Nullable<Instant>,
+        follow_up_attempts -> BigInt,
+    }
+}
+
+table! {
+    use diesel::sql_types::{BigInt, Nullable, Text};
+    use crate::codec::{Id, Instant};
+
+    receipts (integrator_id, receipt_key) {
+        integrator_id -> Id,
+        receipt_key -> Text,
+        charge_id -> Id,
+        number -> BigInt,
+        amount_cents -> BigInt,
+        paid_at -> Instant,
+        payer_name -> Nullable<Text>,
+        payer_document -> Nullable<Text>,
+        created_at -> Instant,
+    }
+}
+
+table! {
+    use diesel::sql_types::{BigInt, Bool, Nullable, Text};
+    use crate::codec::{Id, Instant};
+
+    withdrawals (integrator_id, id) {
+        integrator_id -> Id,
+        id -> Id,
+        version -> BigInt,
+        external_id -> Text,
+        external_id_given -> Bool,
+        amount_cents -> BigInt,
+        fee_cents -> BigInt,
+        fee_version -> BigInt,
+        payee_name -> Nullable<Text>,
+        payee_document -> Nullable<Text>,
+        payee_key_type -> Text,
+        payee_key -> Text,
+        description -> Nullable<Text>,
+        postback_url -> Nullable<Text>,
+        state -> Text,
+        failure_code -> Nullable<Text>,
+        failure_message -> Nullable<Text>,
+        provider_id -> Nullable<Text>,
+        provider_body -> Nullable<Text>,
+        end_to_end_id -> Nullable<Text>,
+        returned_cents -> BigInt,
+        submitted_at -> Instant,
+        completed_at -> Nullable<Instant>,
+        created_at -> Instant,
+        updated_at -> Instant,
+        follow_up_at -> Nullable<Instant>,
+        follow_up_attempts -> BigInt,
+    }
+}
+
+table! {
+    use diesel::sql_types::{BigInt, Bool, Nullable, Text};
+    use crate::codec::{Id, Instant};
+
+    refunds (integrator_id, id) {
+        integrator_id -> Id,
+        id -> Id,
+        version -> BigInt,
+        charge_id -> Id,
+        charge_provider_id -> Text,
+        external_id -> Text,
+        external_id_given -> Bool,
+        amount_cents -> BigInt,
+        amount_given -> Bool,
+        fee_cents -> BigInt,
+        fee_version -> BigInt,
+        description -> Nullable<Text>,
+        state -> Text,
+        failure_code -> Nullable<Text>,
+        failure_message -> Nullable<Text>,
+        provider_id -> Nullable<Text>,
+        provider_body -> Nullable<Text>,
+        return_id -> Nullable<Text>,
+        submitted_at -> Instant,
+        completed_at -> Nullable<Instant>,
+        created_at -> Instant,
+        updated_at -> Instant,
+        follow_up_at -> Nullable<Instant>,
+        follow_up_attempts -> BigInt,
+    }
+}
+
+table! {
+    use diesel::sql_types::Text;
+    use crate::codec::{Id, Instant};
+
+    handles (integrator_id, kind, key) {
+        integrator_id -> Id,
+        kind -> Text,
+        key -> Text,
+        resource_id -> Id,
+        created_at -> Instant,
+    }
+}
+
+table! {
+    use diesel::sql_types::{BigInt, Text};
+    use crate::codec::{Id, Instant};
+
+    events (integrator_id, resource_kind, resource_id, sequence) {
+        integrator_id -> Id,
+        resource_kind -> Text,
+        resource_id -> Id,
+        sequence -> BigInt,
+        kind -> Text,
+        created_at -> Instant,
+    }
+}
+
+table! {
+    use diesel::sql_types::{BigInt, Text};
+    use crate::codec::{Id, Instant};
+
+    findings (integrator_id, number) {
+        integrator_id -> Id,
+        number -> BigInt,
+        resource_kind -> Text,
+        resource_id -> Id,
+        code -> Text,
+        detail -> Text,
+        created_at -> Instant,
+    }
+}

@@ -1,0 +1,217 @@
+//! A transition as statements.
+//!
+//! The order is that of the refusals' precedence: its shape (rejected), its records (stale, duplicate), its handle and
+//! receipt (duplicate), its money (insufficient funds). The transaction has the write lock, so what is read here holds
+//! until the commit.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use diesel::dsl::{exists, max};
+use diesel::prelude::{
+    BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl, RunQueryDsl, SelectableHelper,
+};
+use diesel::sqlite::SqliteConnection;
+use pix_domain::charges::Receipt;
+use pix_domain::error::{ApplyError, StoreError, UniqueKey};
+use pix_domain::ids::Version;
+use pix_domain::time::Timestamp;
+use pix_domain::transition::{Finding, Guard, Record, Transition, TransitionStore, Write};
+use pix_domain::wallet::{Posting, Wallet};
+
+use super::SqliteStore;
+use super::error::{DbError, Of, Problem};
+use super::update::update;
+use super::writer::answered;
+use crate::codec::{DbId, to_entry_number};
+use crate::rows::{
+    ChargeRow, EventRow, FindingRow, HandleRow, PostingRow, ReceiptRow, RefundRow, WalletRow, WithdrawalRow,
+};
+use crate::schema::{charges, events, findings, handles, postings, receipts, refunds, wallets, withdrawals};
+
+type Applied = Result<(), Problem<ApplyError>>;
+
+#[async_trait]
+impl TransitionStore for SqliteStore {
+    async fn apply(&self, transition: Transition) -> Result<(), ApplyError> {
+        self.write(move |conn| apply(conn, transition)).await
+    }
+
+    async fn apply_all(&self, transitions: Vec<Transition>) -> Vec<Result<(), ApplyError>> {
+        // All are handed over, in order, before the first answer is waited for: so they share commits.
+        let mut answers = Vec::with_capacity(transitions.len());
+        for transition in transitions {
+            answers.push(self.writer.send(move |conn| apply(conn, transition)).await);
+        }
+        let mut results = Vec::with_capacity(answers.len());
+        for answer in answers {
+            results.push(match answer {
+                Ok(answer) => answered(answer).await,
+                Err(error) => Err(error.into()),
+            });
+        }
+        results
+    }
+}
+
+fn apply(conn: &mut SqliteConnection, transition: Transition) -> Applied {
+    check_shape(&transition)?;
+    let Transition { integrator_id, at, writes, postings, receipt, handle, findings } = transition;
+    let owner = DbId::from(integrator_id);
+    let wallet =
+        wallets::table.find(owner).select(WalletRow::as_select()).first(conn).optional().of("wallets")?;
+    let wallet = Wallet::try_from(wallet.ok_or_else(|| rejected("no such integrator"))?)?;
+
+    let happened: Vec<EventRow> = writes.iter().map(|write| EventRow::new(write, at)).collect();
+    for write in writes {
+        write_record(conn, write)?;
+    }
+    if let Some(handle) = &handle {
+        let row = HandleRow::new(owner, handle, at);
+        let kept = diesel::insert_into(handles::table).values(&row).execute(conn);
+        kept.of("handles").map_err(Problem::of_insert)?;
+    }
+    if let Some(receipt) = &receipt {
+        keep_receipt(conn, receipt, at)?;
+    }
+    post(conn, owner, wallet, &postings, at)?;
+    for event in &happened {
+        diesel::insert_into(events::table).values(event).execute(conn).of("events")?;
+    }
+    for finding in findings {
+        keep_finding(conn, owner, finding, at)?;
+    }
+    Ok(())
+}
+
+fn rejected(why: &str) -> ApplyError {
+    ApplyError::Store(StoreError::Rejected(why.to_owned()))
+}
+
+/// What is wrong with a transition whatever is stored.
+fn check_shape(transition: &Transition) -> Result<(), ApplyError> {
+    let written = transition.writes.iter().map(|write| write.record.resource());
+    let posted = transition.postings.iter().map(|posting| posting.resource);
+    let found = transition.findings.iter().map(|finding| finding.resource);
+    let credited = transition.receipt.iter().map(|receipt| receipt.integrator_id);
+    let owners = written.clone().chain(posted).chain(found).map(|resource| resource.integrator_id);
+    if owners.chain(credited).any(|owner| owner != transition.integrator_id) {
+        return Err(rejected("a transition is of one integrator"));
+    }
+    if written.collect::<BTreeSet<_>>().len() != transition.writes.len() {
+        return Err(rejected("a transition writes a record once"));
+    }
+    for write in &transition.writes {
+        let expected = match write.guard {
+            Guard::Absent => Version::FIRST,
+            Guard::At(version) => version.next(),
+        };
+        if write.record.version() != expected {
+            return Err(rejected("a record's version goes up by one"));
+        }
+    }
+    if transition.postings.iter().any(|posting| posting.amount.is_zero()) {
+        return Err(rejected("a posting moves money"));
+    }
+    Ok(())
+}
+
+/// Inserts or updates a row under its guard.
+macro_rules! guarded {
+    ($table:ident, $row:expr, $guard:expr, $conn:expr) => {{
+        let (row, name) = ($row, stringify!($table));
+        match $guard {
+            Guard::Absent => {
+                // Ids are unique over all integrators, which no key of the schema says.
+                let same = $table::table.filter($table::id.eq(row.id));
+                if diesel::select(exists(same)).get_result($conn).of(name)? {
+                    return Err(ApplyError::Duplicate(UniqueKey::Id).into());
+                }
+                let kept = diesel::insert_into($table::table).values(&row).execute($conn);
+                kept.of(name).map_err(Problem::of_insert)?;
+            }
+            Guard::At(version) => {
+                let same = $table::integrator_id
+                    .eq(row.integrator_id)
+                    .and($table::id.eq(row.id))
+                    .and($table::version.eq(i64::from(version.0)));
+                let changed = update($table::table, &row, same).execute($conn);
+                if changed.of(name).map_err(Problem::of_insert)? == 0 {
+                    return Err(ApplyError::Stale.into());
+                }
+            }
+        }
+        Ok(())
+    }};
+}
+
+fn write_record(conn: &mut SqliteConnection, write: Write) -> Applied {
+    match write.record {
+        Record::Charge(charge) => {
+            guarded!(charges, ChargeRow::new(*charge, write.follow_up), write.guard, conn)
+        }
+        Record::Withdrawal(withdrawal) => {
+            guarded!(withdrawals, WithdrawalRow::new(*withdrawal, write.follow_up), write.guard, conn)
+        }
+        Record::Refund(refund) => {
+            guarded!(refunds, RefundRow::new(*refund, write.follow_up), write.guard, conn)
+        }
+    }
+}
+
+fn keep_receipt(conn: &mut SqliteConnection, receipt: &Receipt, at: Timestamp) -> Applied {
+    let (owner, charge) = (DbId::from(receipt.integrator_id), DbId(receipt.charge_id.0));
+    let of_charge =
+        receipts::table.filter(receipts::integrator_id.eq(owner).and(receipts::charge_id.eq(charge)));
+    let before: i64 = of_charge.count().get_result(conn).of("receipts")?;
+    let row = ReceiptRow::new(receipt, before.saturating_add(1), at);
+    let kept = diesel::insert_into(receipts::table).values(&row).execute(conn);
+    kept.of("receipts").map_err(Problem::of_insert)?;
+    Ok(())
+}
+
+/// Enters the postings in the book and in the wallet's row, which is at `wallet`.
+fn post(
+    conn: &mut SqliteConnection,
+    owner: DbId,
+    mut wallet: Wallet,
+    movements: &[Posting],
+    at: Timestamp,
+) -> Applied {
+    if movements.is_empty() {
+        return Ok(());
+    }
+    let mut rows = Vec::with_capacity(movements.len());
+    for posting in movements {
+        wallet = wallet.after(posting).ok_or(ApplyError::InsufficientFunds)?;
+        rows.push(PostingRow::new(owner, posting, &wallet, at)?);
+    }
+    let values = (
+        wallets::available_cents.eq(wallet.available.get()),
+        wallets::held_cents.eq(wallet.held.get()),
+        wallets::entries.eq(to_entry_number(wallet.entries)?),
+    );
+    let changed =
+        update(wallets::table, values, wallets::integrator_id.eq(owner)).execute(conn).of("wallets")?;
+    if changed != 1 {
+        return Err(DbError::Damaged(
+            "wallets.integrator_id is not the wallet that was just read".to_owned(),
+        )
+        .into());
+    }
+    for row in &rows {
+        diesel::insert_into(postings::table).values(row).execute(conn).of("postings")?;
+    }
+    Ok(())
+}
+
+/// A finding with the same record and code is kept once: the first.
+fn keep_finding(conn: &mut SqliteConnection, owner: DbId, finding: Finding, at: Timestamp) -> Applied {
+    let of_owner = findings::table.filter(findings::integrator_id.eq(owner));
+    let newest: Option<i64> = of_owner.select(max(findings::number)).first(conn).of("findings")?;
+    let row = FindingRow::new(owner, newest.unwrap_or(0).saturating_add(1), finding, at);
+    let key = (findings::integrator_id, findings::resource_kind, findings::resource_id, findings::code);
+    let kept = diesel::insert_into(findings::table).values(&row).on_conflict(key).do_nothing().execute(conn);
+    kept.of("findings")?;
+    Ok(())
+}

@@ -1,0 +1,165 @@
+//! What is due, and the lookups beside it.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use diesel::prelude::{BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl, RunQueryDsl};
+use diesel::sqlite::SqliteConnection;
+use pix_domain::error::StoreError;
+use pix_domain::follow_up::{FollowUp, FollowUpStore, LookupStore};
+use pix_domain::ids::{IntegratorId, ResourceKind, ResourceRef};
+use pix_domain::text::IdempotencyKey;
+use pix_domain::time::Timestamp;
+use uuid::Uuid;
+
+use super::SqliteStore;
+use super::error::{DbError, Of, Problem};
+use super::update::update;
+use crate::codec::{self, DbId, DbTime};
+use crate::schema::{charges, handles, refunds, withdrawals};
+
+/// A record's place in the list.
+struct Due {
+    at: Timestamp,
+    resource: ResourceRef,
+    attempts: i64,
+}
+
+/// The most overdue rows of `$table`.
+macro_rules! due {
+    ($table:ident, $kind:expr, $now:expr, $limit:expr, $conn:expr) => {{
+        let rows: Vec<(DbId, DbId, Option<DbTime>, i64)> = $table::table
+            .filter($table::follow_up_at.le(DbTime($now)))
+            .order(($table::follow_up_at.asc(), $table::integrator_id.asc(), $table::id.asc()))
+            .limit($limit)
+            .select(($table::integrator_id, $table::id, $table::follow_up_at, $table::follow_up_attempts))
+            .load($conn)
+            .of(stringify!($table))?;
+        rows.into_iter().filter_map(|(owner, id, at, attempts)| {
+            let resource = ResourceRef { integrator_id: IntegratorId(owner.0), kind: $kind, id: id.0 };
+            Some(Due { at: at?.0, resource, attempts })
+        })
+    }};
+}
+
+/// Changes the row of `$resource` in `$table`, when it is in the list.
+macro_rules! put_off {
+    ($table:ident, $resource:expr, $values:expr, $conn:expr) => {{
+        let same = $table::integrator_id
+            .eq(DbId::from($resource.integrator_id))
+            .and($table::id.eq(DbId($resource.id)))
+            .and($table::follow_up_at.is_not_null());
+        update($table::table, $values, same).execute($conn).of(stringify!($table))
+    }};
+}
+
+#[async_trait]
+impl FollowUpStore for SqliteStore {
+    async fn claim(&self, now: Timestamp, lease: Duration, limit: u32) -> Result<Vec<FollowUp>, StoreError> {
+        self.write(move |conn| claim(conn, now, now.plus(lease), limit)).await
+    }
+
+    async fn postpone(&self, resource: ResourceRef, until: Timestamp) -> Result<(), StoreError> {
+        self.write(move |conn| {
+            let until = Some(DbTime(until));
+            match resource.kind {
+                ResourceKind::Charge => put_off!(charges, resource, charges::follow_up_at.eq(until), conn),
+                ResourceKind::Withdrawal => {
+                    put_off!(withdrawals, resource, withdrawals::follow_up_at.eq(until), conn)
+                }
+                ResourceKind::Refund => put_off!(refunds, resource, refunds::follow_up_at.eq(until), conn),
+            }?;
+            Ok(())
+        })
+        .await
+    }
+}
+
+fn claim(
+    conn: &mut SqliteConnection,
+    now: Timestamp,
+    until: Timestamp,
+    limit: u32,
+) -> Result<Vec<FollowUp>, Problem<StoreError>> {
+    let most = i64::from(limit);
+    let mut found: Vec<Due> = due!(charges, ResourceKind::Charge, now, most, conn).collect();
+    found.extend(due!(withdrawals, ResourceKind::Withdrawal, now, most, conn));
+    found.extend(due!(refunds, ResourceKind::Refund, now, most, conn));
+    found.sort_by_key(|due| (due.at, due.resource));
+    found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    let mut claimed = Vec::with_capacity(found.len());
+    for Due { resource, attempts, .. } in found {
+        let attempts = codec::number("follow_up_attempts", attempts)?.saturating_add(1);
+        lease(conn, resource, until, attempts)?;
+        claimed.push(FollowUp { resource, attempts });
+    }
+    Ok(claimed)
+}
+
+fn lease(
+    conn: &mut SqliteConnection,
+    resource: ResourceRef,
+    until: Timestamp,
+    attempts: u32,
+) -> Result<usize, DbError> {
+    let (until, attempts) = (Some(DbTime(until)), i64::from(attempts));
+    match resource.kind {
+        ResourceKind::Charge => {
+            let values = (charges::follow_up_at.eq(until), charges::follow_up_attempts.eq(attempts));
+            put_off!(charges, resource, values, conn)
+        }
+        ResourceKind::Withdrawal => {
+            let values = (withdrawals::follow_up_at.eq(until), withdrawals::follow_up_attempts.eq(attempts));
+            put_off!(withdrawals, resource, values, conn)
+        }
+        ResourceKind::Refund => {
+            let values = (refunds::follow_up_at.eq(until), refunds::follow_up_attempts.eq(attempts));
+            put_off!(refunds, resource, values, conn)
+        }
+    }
+}
+
+/// Whose record in `$table` has this id.
+macro_rules! owner_of {
+    ($table:ident, $id:expr, $conn:expr) => {
+        $table::table
+            .filter($table::id.eq($id))
+            .select($table::integrator_id)
+            .first::<DbId>($conn)
+            .optional()
+            .of(stringify!($table))?
+    };
+}
+
+#[async_trait]
+impl LookupStore for SqliteStore {
+    async fn find_handle(
+        &self,
+        integrator_id: IntegratorId,
+        kind: ResourceKind,
+        key: &IdempotencyKey,
+    ) -> Result<Option<Uuid>, StoreError> {
+        let (owner, key) = (DbId::from(integrator_id), key.clone());
+        self.read(move |conn| {
+            let found =
+                handles::table.find((owner, kind.as_str(), key.as_str())).select(handles::resource_id);
+            let id: Option<DbId> = found.first(conn).optional().of("handles")?;
+            Ok(id.map(|id| id.0))
+        })
+        .await
+    }
+
+    async fn locate(&self, id: Uuid) -> Result<Option<ResourceRef>, StoreError> {
+        self.read(move |conn| {
+            let found = if let Some(owner) = owner_of!(charges, DbId(id), conn) {
+                Some((ResourceKind::Charge, owner))
+            } else if let Some(owner) = owner_of!(withdrawals, DbId(id), conn) {
+                Some((ResourceKind::Withdrawal, owner))
+            } else {
+                owner_of!(refunds, DbId(id), conn).map(|owner| (ResourceKind::Refund, owner))
+            };
+            Ok(found.map(|(kind, owner)| ResourceRef { integrator_id: IntegratorId(owner.0), kind, id }))
+        })
+        .await
+    }
+}

@@ -1,0 +1,290 @@
+//! kill -9 at any moment: nothing lost that was answered 2xx, nothing sent twice, the books clean.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by a panic, in its helpers too"
+)]
+
+use std::collections::BTreeMap;
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use pix_tests::{Answer, Client, Gateway, Integrator, free_port, pay, text};
+use serde_json::{Value, json};
+
+/// How many times the gateway is killed, in each of the two tests.
+const KILLS: u32 = 20;
+/// How many clients call it meanwhile.
+const CLIENTS: u64 = 8;
+/// How long a client waits before it calls again.
+const PAUSE: Duration = Duration::from_millis(10);
+/// What seeds the clients' choices and the moments of the kills.
+const SEED: u64 = 20_261_121;
+/// How long after the last start everything must have come to an end.
+const QUIET_WITHIN: Duration = Duration::from_mins(3);
+
+/// What clients were told with a 2xx: path of the record → its uuid.
+type Told = Arc<Mutex<BTreeMap<String, String>>>;
+
+const SETTINGS: &[(&str, &str)] =
+    &[("PIX_PROVIDER_TIMEOUT_MS", "1000"), ("PIX_PROVIDER_NOT_FOUND_PROOF_S", "7"), ("PIX_LOG", "warn")];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_together_with_the_provider_nothing_is_lost_or_sent_twice() {
+    let gateway = Gateway::start(SETTINGS).unwrap();
+    killed_under_load(gateway, None).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_while_the_provider_lives_on_nothing_is_lost_or_sent_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("provider.jsonl").display().to_string();
+    let port = free_port().unwrap();
+    let provider = Provider::start(port, &log);
+    let url = format!("http://127.0.0.1:{port}");
+    let mut settings = SETTINGS.to_vec();
+    settings.extend([("PIX_PROVIDER_URL", url.as_str()), ("PIX_PROVIDER_CLIENT_SECRET", "simulator-secret")]);
+    let mut gateway = Gateway::start(&settings).unwrap();
+    gateway.simulator.clone_from(&url);
+    killed_under_load(gateway, Some(&log)).await;
+    drop(provider);
+}
+
+/// A simulated provider in a process of its own.
+struct Provider(Child);
+
+impl Provider {
+    fn start(port: u16, log: &str) -> Self {
+        let mut command = std::process::Command::new(pix_tests::program());
+        command.args(["simulator", "--listen", &format!("127.0.0.1:{port}"), "--log", log]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line)
+            .unwrap();
+        assert!(line.contains("simulated provider on"), "{line}");
+        Self(child)
+    }
+}
+
+impl Drop for Provider {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+async fn killed_under_load(mut gateway: Gateway, log: Option<&str>) {
+    let integrator = gateway.integrator("killed").unwrap();
+    gateway
+        .cli_json(&["fees", "set", "--integrator", &integrator.uuid, "--cash-out", "fixed=0.10", "--json"])
+        .unwrap();
+    Client::new(&gateway, &integrator).await.unwrap().fund(&gateway, "5000.00").await.unwrap();
+
+    let (told, stop) = (Told::default(), Arc::new(AtomicBool::new(false)));
+    let address = Address { url: gateway.url.clone(), simulator: gateway.simulator.clone() };
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|number| {
+            tokio::spawn(load(address.clone(), integrator.clone(), number, told.clone(), stop.clone()))
+        })
+        .collect();
+    let mut random = fastrand::Rng::with_seed(SEED);
+    for _ in 0..KILLS {
+        tokio::time::sleep(Duration::from_millis(random.u64(200..1200))).await;
+        gateway.kill().unwrap();
+        gateway.run(&["serve"]).unwrap();
+    }
+    stop.store(true, Ordering::Relaxed);
+    let mut paid = Vec::new();
+    for client in clients {
+        paid.extend(client.await.unwrap());
+    }
+
+    let client = Client::new(&gateway, &integrator).await.unwrap();
+    for uuid in &paid {
+        let (status, body) =
+            client.post("/api/v1/transactions/consult", json!({"uuid": uuid})).await.unwrap();
+        assert_eq!(status, 200, "{body}");
+        assert_eq!(body["transaction"]["status"], "paid", "{body}");
+    }
+    let audit = quiet(&gateway, log).await;
+    let told = told.lock().unwrap().clone();
+    for (path, uuid) in &told {
+        let (status, body) = client.get(path).await.unwrap();
+        assert_eq!((status, text(&body, "/uuid").unwrap()), (200, uuid.clone()), "{path} was answered 2xx");
+    }
+    println!(
+        "{KILLS} kills; {} records answered 2xx, {} charges paid; provider agrees on {}; wallet {}",
+        told.len(),
+        paid.len(),
+        audit["provider"]["agreed"],
+        audit["wallets"][0]
+    );
+    assert!(told.len() >= 50, "the load was no load: {}", told.len());
+}
+
+/// Waits until nothing is in flight, and returns the audit of that moment, which must be clean like every one before.
+async fn quiet(gateway: &Gateway, log: Option<&str>) -> Value {
+    let until = Instant::now() + QUIET_WITHIN;
+    loop {
+        let mut arguments = vec!["audit", "--json"];
+        arguments.extend(log.into_iter().flat_map(|log| ["--simulator-log", log]));
+        let audit: Value = serde_json::from_slice(&gateway.cli(&arguments).unwrap().stdout).unwrap();
+        assert_eq!(audit["clean"], true, "{audit}\n{}", gateway.log());
+        if audit["provider"]["in_flight"].as_array().unwrap().is_empty() {
+            return audit;
+        }
+        assert!(Instant::now() < until, "still in flight: {audit}\n{}", gateway.log());
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+#[derive(Clone)]
+struct Address {
+    url: String,
+    simulator: String,
+}
+
+/// One client: charges that it pays, withdrawals in both generations, refunds. A call without an answer is made again
+/// with the same external id until there is one. Returns the charges it paid.
+async fn load(
+    address: Address,
+    integrator: Integrator,
+    number: u64,
+    told: Told,
+    stop: Arc<AtomicBool>,
+) -> Vec<String> {
+    let mut caller =
+        Caller { address, integrator, http: pix_tests::http_client().unwrap(), token: String::new() };
+    let mut random = fastrand::Rng::with_seed(SEED ^ number);
+    let mut paid = Vec::new();
+    let mut round = 0;
+    while !stop.load(Ordering::Relaxed) {
+        round += 1;
+        let name = format!("client-{number}:{round}");
+        match random.u8(0..4) {
+            0 => {
+                let body = json!({"amount": 3, "external_id": name, "payer": {"name": "Ana", "document": "52998224725"}});
+                let charge = caller.until_answered("/api/v1/charges", &body).await;
+                let uuid = text(&charge, "/uuid").unwrap();
+                told.lock().unwrap().insert(format!("/api/v1/charges/{name}"), uuid.clone());
+                if caller.pay(&text(&charge, "/pix_id").unwrap()).await {
+                    paid.push(uuid.clone());
+                    let back = json!({"amount": 1, "external_id": format!("back-{name}")});
+                    let consult = json!({"uuid": uuid});
+                    caller.until_answered("/api/v1/transactions/consult", &consult).await;
+                    let refund =
+                        caller.until_answered(&format!("/api/v1/charges/{uuid}/refunds"), &back).await;
+                    let uuid = text(&refund, "/uuid").unwrap();
+                    told.lock().unwrap().insert(format!("/api/v1/refunds/{uuid}"), uuid);
+                }
+            }
+            1 => {
+                let body = json!({
+                    "amount": "1.25", "external_id": name,
+                    "creditParty": {"name": "", "keyType": "EVP", "key": "123e4567-e89b-42d3-a456-426614174000"},
+                });
+                caller.until_answered("/v2/pix/payment", &body).await;
+                let found = caller.get(&format!("/api/v1/withdrawals/{name}")).await;
+                let uuid = text(&found, "/uuid").unwrap();
+                told.lock().unwrap().insert(format!("/api/v1/withdrawals/{name}"), uuid);
+            }
+            _ => {
+                let body = json!({
+                    "amount": 0.75, "external_id": name,
+                    "creditParty":
+                        {"name": "Ana", "keyType": "CPF", "key": "52998224725", "taxId": "52998224725"},
+                });
+                let made = caller.until_answered("/api/v1/withdrawals", &body).await;
+                told.lock()
+                    .unwrap()
+                    .insert(format!("/api/v1/withdrawals/{name}"), text(&made, "/uuid").unwrap());
+            }
+        }
+    }
+    paid
+}
+
+struct Caller {
+    address: Address,
+    integrator: Integrator,
+    http: reqwest::Client,
+    token: String,
+}
+
+impl Caller {
+    async fn until_answered(&mut self, path: &str, body: &Value) -> Value {
+        loop {
+            match self.once(path, Some(body)).await {
+                Some((200 | 201, answer)) => return answer,
+                Some((401, _)) => self.sign_in().await,
+                Some((503 | 504, _)) | None => tokio::time::sleep(PAUSE).await,
+                Some((status, answer)) => panic!("{path} {body} was answered with {status}: {answer}"),
+            }
+        }
+    }
+
+    async fn get(&mut self, path: &str) -> Value {
+        loop {
+            match self.once(path, None).await {
+                Some((200, answer)) => return answer,
+                Some((401, _)) => self.sign_in().await,
+                Some((503, _)) | None => tokio::time::sleep(PAUSE).await,
+                Some((status, answer)) => panic!("{path} was answered with {status}: {answer}"),
+            }
+        }
+    }
+
+    async fn once(&self, path: &str, body: Option<&Value>) -> Option<Answer> {
+        let url = format!("{}{path}", self.address.url);
+        let request = match body {
+            Some(body) => self.http.post(url).json(body),
+            None => self.http.get(url),
+        };
+        let answer = request.bearer_auth(&self.token).send().await.ok()?;
+        let status = answer.status().as_u16();
+        Some((status, answer.json().await.ok()?))
+    }
+
+    /// Signs in as soon as the gateway answers.
+    async fn sign_in(&mut self) {
+        loop {
+            let request = self.http.post(format!("{}/v2/oauth/token", self.address.url));
+            let request = request.basic_auth(&self.integrator.public_id, Some(&self.integrator.secret));
+            if let Ok(answer) = request.send().await
+                && let Ok(body) = answer.json::<Value>().await
+                && let Ok(token) = text(&body, "/access_token")
+            {
+                self.token = token;
+                return;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Pays at the provider, if it is up; whether it said that it was.
+    async fn pay(&self, id: &str) -> bool {
+        let request = self.http.post(format!("{}/sim/charges/{id}/pay", self.address.simulator));
+        request.send().await.is_ok_and(|answer| answer.status() == 200)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn told_to_stop_it_finishes_what_runs_and_exits_well() {
+    let mut gateway = Gateway::start(&[]).unwrap();
+    let integrator = gateway.integrator("stopped").unwrap();
+    let client = Client::new(&gateway, &integrator).await.unwrap();
+    let charge = client.fund(&gateway, "10").await.unwrap();
+    assert_eq!(gateway.terminate().unwrap(), Some(0));
+    gateway.run(&["serve"]).unwrap();
+    let client = Client::new(&gateway, &integrator).await.unwrap();
+    assert_eq!(client.balance().await.unwrap(), "10.00");
+    let paid_again = pay(&gateway, &text(&charge, "/pix_id").unwrap()).await.unwrap();
+    assert!(paid_again["endToEndId"].is_string(), "{paid_again}");
+    let consult = json!({"uuid": text(&charge, "/uuid").unwrap()});
+    client.post("/api/v1/transactions/consult", consult).await.unwrap();
+    assert_eq!(client.balance().await.unwrap(), "20.00", "a second PIX on one charge is money too");
+    assert_eq!(gateway.audit().unwrap()["clean"], true);
+}

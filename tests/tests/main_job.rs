@@ -1,0 +1,136 @@
+//! The main job over the running program, as an integrator and an operator do it.
+
+use pix_tests::{Client, Gateway, http_client, pay, text};
+use serde_json::{Value, json};
+
+#[test]
+fn the_demo_walks_through_the_main_job_and_ends_well() {
+    let output = std::process::Command::new(pix_tests::program()).arg("demo").output().unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
+    for line in ["balance: \"6.50\"", "audit: clean", "demo: every step was as it should be"] {
+        assert!(shown.contains(line), "no \"{line}\" in\n{shown}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_and_fees_are_run_from_the_command_line_while_it_serves() {
+    let gateway = Gateway::start(&[]).unwrap();
+    let one = gateway.integrator("Loja Um").unwrap();
+    let listed = gateway.cli_json(&["integrator", "list", "--json"]).unwrap();
+    assert_eq!(listed[0]["name"], "Loja Um");
+    let client = Client::new(&gateway, &one).await.unwrap();
+    client.fund(&gateway, "100").await.unwrap();
+
+    let set = ["fees", "set", "--integrator", &one.uuid, "--cash-out", "fixed=1.50,percent=0.99", "--json"];
+    assert_eq!(gateway.cli_json(&set).unwrap()["version"], 1);
+    let shown = gateway.cli_json(&["fees", "show", "--integrator", &one.uuid, "--json"]).unwrap();
+    assert_eq!(shown["cash_out"], json!({"fixed": "1.50", "percent": "0.99", "min": "0.00", "max": null}));
+    let (status, made) = client.post("/api/v1/withdrawals", withdrawal("10")).await.unwrap();
+    assert_eq!((status, &made["fee"], &made["total"]), (201, &json!(1.6), &json!(11.6)), "{made}");
+
+    gateway.cli_json(&["integrator", "suspend", &one.uuid, "--json"]).unwrap();
+    let (status, refused) = client.post("/api/v1/withdrawals", withdrawal("1")).await.unwrap();
+    assert_eq!((status, &refused["code"]), (403, &json!("integrator_suspended")));
+    assert_eq!(client.balance().await.unwrap(), "88.40", "a suspended integrator can read");
+    gateway.cli_json(&["integrator", "suspend", &one.uuid, "--undo", "--json"]).unwrap();
+    assert_eq!(client.post("/api/v1/withdrawals", withdrawal("1")).await.unwrap().0, 201);
+
+    gateway.cli_json(&["key", "revoke", &one.public_id, "--json"]).unwrap();
+    assert_eq!(client.get("/api/v1/charges").await.unwrap().0, 401, "a revoked key's tokens end at once");
+    let keys = gateway.cli_json(&["key", "list", "--integrator", &one.uuid, "--json"]).unwrap();
+    assert!(keys[0]["revoked_at"].is_string() && keys[0].get("secret").is_none());
+    assert_eq!(gateway.audit().unwrap()["clean"], true);
+}
+
+fn withdrawal(reais: &str) -> Value {
+    json!({
+        "amount": reais,
+        "creditParty": {"name": "Ana", "keyType": "CPF", "key": "52998224725", "taxId": "52998224725"},
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_command_says_what_to_do_and_a_second_server_is_refused() {
+    let gateway = Gateway::start(&[]).unwrap();
+    for (arguments, says) in [
+        (
+            &["key", "create", "--integrator", "00000000-0000-0000-0000-000000000000"][..],
+            "integrator create --name",
+        ),
+        (&["key", "revoke", "nobody"], "key list"),
+        (&["integrator", "create", "--name", "  "], "1 to 120 characters"),
+        (&["fees", "set", "--integrator", "00000000-0000-0000-0000-000000000000"], "integrator list"),
+        (&["serve"], "another pix-gateway is serving this database"),
+    ] {
+        let output = gateway.cli(arguments).unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && errors.contains(says), "{arguments:?}: {errors}");
+    }
+    let output = gateway.command(&["serve"]).env("DATABASE_URL", "mysql://root:hunter2@db").output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("sqlite://PATH") && !errors.contains("hunter2"), "{errors}");
+    let help = String::from_utf8(gateway.cli(&["--help"]).unwrap().stdout).unwrap();
+    for name in ["PIX_LISTEN", "DATABASE_URL", "PIX_TOKEN_KEYS", "PIX_TRUSTED_PROXIES"] {
+        assert!(help.contains(name), "{help}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_callback_is_a_hint_and_its_path_can_not_be_guessed() {
+    let gateway = Gateway::start(&[]).unwrap();
+    let integrator = gateway.integrator("called back").unwrap();
+    let client = Client::new(&gateway, &integrator).await.unwrap();
+    let body =
+        json!({"amount": 7, "external_id": "hint", "payer": {"name": "Ana", "document": "52998224725"}});
+    let charge = client.post("/api/v1/charges", body).await.unwrap().1;
+    let keys = std::fs::read_to_string(gateway.folder().join("pix.db.keys")).unwrap();
+    let secret =
+        keys.lines().find_map(|line| line.strip_prefix("callback_secret = ")).unwrap().trim_matches('"');
+    let uuid = text(&charge, "/uuid").unwrap();
+    let forged = json!({"requestBody": {
+        "transactionType": "RECEIVEPIX", "transactionId": charge["pix_id"], "external_id": uuid, "amount": 7, "status": "PAID",
+        "payments": [{"endToEndId": "E1234567820261121120000000000001", "amount": 7}],
+    }});
+    let http = http_client().unwrap();
+    let send = |path: String| http.post(format!("{}{path}", gateway.url)).json(&forged).send();
+    assert_eq!(send("/callbacks/guess".into()).await.unwrap().status(), 404);
+    assert_eq!(send(format!("/callbacks/{secret}")).await.unwrap().status(), 200);
+    assert_eq!(
+        client.balance().await.unwrap(),
+        "0.00",
+        "the provider knows of no payment, so nothing is credited"
+    );
+    assert_eq!(client.get("/api/v1/charges/hint").await.unwrap().1["status"], "pending");
+
+    pay(&gateway, &text(&charge, "/pix_id").unwrap()).await.unwrap();
+    assert_eq!(send(format!("/callbacks/{secret}")).await.unwrap().status(), 200);
+    assert_eq!(send(format!("/callbacks/{secret}")).await.unwrap().status(), 200);
+    assert_eq!(client.balance().await.unwrap(), "7.00", "credited once, by what the provider says");
+    assert_eq!(gateway.audit().unwrap()["clean"], true);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_the_provider_down_a_charge_is_refused_and_nothing_is_promised() {
+    let gateway = Gateway::start(&[]).unwrap();
+    let integrator = gateway.integrator("alone").unwrap();
+    let client = Client::new(&gateway, &integrator).await.unwrap();
+    client.fund(&gateway, "50").await.unwrap();
+    let settings = format!("{}/sim/settings", gateway.simulator);
+    let set = |unavailable: bool| {
+        http_client().unwrap().post(&settings).json(&json!({"unavailable": unavailable})).send()
+    };
+    assert_eq!(set(true).await.unwrap().status(), 200);
+
+    let body =
+        json!({"amount": 7, "external_id": "later", "payer": {"name": "Ana", "document": "52998224725"}});
+    let (status, refused) = client.post("/api/v1/charges", body.clone()).await.unwrap();
+    assert_eq!((status, &refused["code"]), (503, &json!("provider_unavailable")), "{refused}");
+    assert_eq!(client.get("/api/v1/charges/later").await.unwrap().0, 404, "nothing was stored");
+    let (status, body_v2) = client.post("/v2/pix/qrcode", json!({"amount": 7})).await.unwrap();
+    assert_eq!((status, &body_v2["statusCode"]), (503, &json!(503)));
+
+    assert_eq!(set(false).await.unwrap().status(), 200);
+    assert_eq!(client.post("/api/v1/charges", body).await.unwrap().0, 201, "a refused request burns nothing");
+    assert_eq!(gateway.audit().unwrap()["clean"], true);
+}
