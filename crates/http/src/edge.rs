@@ -3,11 +3,13 @@
 //!
 //! The log line has the pattern of the route, never the path or the query: paths hold identifiers and secrets.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::Instant;
 
 use actix_governor::GovernorResult;
 use actix_web::body::BoxBody;
-use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::dev::{Payload, ServiceRequest, ServiceResponse};
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use actix_web::http::{Method, StatusCode};
 use actix_web::middleware::Next;
@@ -33,9 +35,13 @@ const CORS_REQUEST_HEADERS: &str = "Authorization, Content-Type, Idempotency-Key
 const CORS_ANSWER_HEADERS: &str =
     "X-Request-Id, Location, Link, Retry-After, Idempotency-Replayed, RateLimit, RateLimit-Policy";
 
+/// The body of a request, for whoever reads it, and to be held until the answer is sent.
+#[derive(Clone)]
+pub(crate) struct Body(pub(crate) Rc<RefCell<Payload>>);
+
 /// The middleware around all routes.
 pub(crate) async fn edge(
-    request: ServiceRequest,
+    mut request: ServiceRequest,
     next: Next<BoxBody>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let Some(state) = request.app_data::<web::Data<State>>().cloned() else {
@@ -48,6 +54,8 @@ pub(crate) async fn edge(
     let origin = allowed_origin(request.headers(), &state.config.cors_allow_origins);
     let span = tracing::info_span!("request", request_id = %request_id, integrator = tracing::field::Empty);
 
+    let body = Body(Rc::new(RefCell::new(request.take_payload())));
+    request.extensions_mut().insert(body.clone());
     let preflight = method == Method::OPTIONS
         && origin.is_some()
         && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
@@ -57,6 +65,9 @@ pub(crate) async fn edge(
         next.call(request).instrument(span.clone()).await?
     };
     let mut answer = with_error_form(answer, generation, &request_id, &state);
+    // A chunked body that was dropped unread would be read on for as long as the client sends it; one that is still
+    // held makes the connection end with the answer.
+    answer.response_mut().extensions_mut().insert(body);
     let headers = answer.headers_mut();
     insert(headers, REQUEST_ID, &request_id);
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -102,10 +113,8 @@ fn with_error_form(
     state: &State,
 ) -> ServiceResponse<BoxBody> {
     let status = answer.status();
-    let failure = answer
-        .response()
-        .error()
-        .map(|error| error.as_error::<ApiError>().cloned().unwrap_or_else(|| ApiError::foreign(status)));
+    let ours = answer.response().extensions().get::<ApiError>().cloned();
+    let failure = ours.or_else(|| answer.response().error().map(|_foreign| ApiError::foreign(status)));
     let rate = rate_limit(&answer, failure.as_ref());
     let mut answer = match failure {
         Some(failure) => {

@@ -359,8 +359,10 @@ impl ResponseError for ApiError {
     }
 
     fn error_response(&self) -> HttpResponse {
-        // The edge writes the body.
-        HttpResponse::new(self.0.status)
+        // The edge writes the body. Not every way to it keeps the error itself, but all keep the extensions.
+        let mut response = HttpResponse::new(self.0.status);
+        response.extensions_mut().insert(self.clone());
+        response
     }
 }
 

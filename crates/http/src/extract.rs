@@ -8,12 +8,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use actix_web::dev::Payload;
 use actix_web::http::header::{AUTHORIZATION, HeaderMap, HeaderName};
 use actix_web::web::{self, Bytes};
-use actix_web::{FromRequest, HttpRequest, HttpResponse};
+use actix_web::{FromRequest, HttpMessage, HttpRequest, HttpResponse};
 use pix_domain::credentials::service::{AuthError, Caller};
 use pix_domain::text::IdempotencyKey;
 
 use crate::body;
 use crate::config::ProxyRange;
+use crate::edge::Body;
 use crate::error::ApiError;
 use crate::json::Object;
 use crate::state::State;
@@ -36,20 +37,18 @@ pub(crate) fn ok(body: Object) -> HttpResponse {
 pub(crate) struct Call {
     pub(crate) http: HttpRequest,
     pub(crate) state: web::Data<State>,
-    payload: Payload,
+    body: Body,
 }
 
 impl FromRequest for Call {
     type Error = ApiError;
     type Future = Ready<Result<Self, ApiError>>;
 
-    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+    fn from_request(request: &HttpRequest, _taken_by_the_edge: &mut Payload) -> Self::Future {
         let state = request.app_data::<web::Data<State>>().cloned();
-        ready(state.ok_or_else(ApiError::internal).map(|state| Self {
-            http: request.clone(),
-            state,
-            payload: payload.take(),
-        }))
+        let body = request.extensions().get::<Body>().cloned();
+        let both = state.zip(body).ok_or_else(ApiError::internal);
+        ready(both.map(|(state, body)| Self { http: request.clone(), state, body }))
     }
 }
 
@@ -80,7 +79,10 @@ impl Call {
 
     /// The body.
     pub(crate) async fn bytes(&mut self) -> Result<Bytes, ApiError> {
-        body::read(&self.http, &mut self.payload, &self.state.config).await
+        let mut payload = self.body.0.borrow_mut().take();
+        let read = body::read(&self.http, &mut payload, &self.state.config).await;
+        self.body.0.replace(payload);
+        read
     }
 
     /// The body as text.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use actix_governor::{GovernorConfig, GovernorConfigBuilder, KeyExtractor};
 use actix_web::dev::ServiceRequest;
-use actix_web::{HttpMessage, HttpResponse, HttpResponseBuilder};
+use actix_web::{HttpMessage, HttpResponse, HttpResponseBuilder, ResponseError};
 use governor::NotUntil;
 use governor::clock::{Clock, DefaultClock, QuantaInstant};
 use governor::middleware::StateInformationMiddleware;
@@ -107,7 +107,7 @@ impl KeyExtractor for ByClient {
         negative: &NotUntil<QuantaInstant>,
         _response: HttpResponseBuilder,
     ) -> HttpResponse {
-        HttpResponse::from_error(refused(negative))
+        refused(negative).error_response()
     }
 }
 

@@ -74,9 +74,10 @@ pub(crate) fn refund(state: &OutgoingState) -> Standing<'_> {
     if standing.status == "pending" { Standing { status: "processing", ..standing } } else { standing }
 }
 
-/// Whether anybody knows how it ended, or will end.
+/// Whether anybody knows if it was sent. While it is being sent nobody does, and that is all there is to know after a
+/// crash.
 pub(crate) fn outgoing_outcome(state: &OutgoingState) -> &'static str {
-    outcome(matches!(state, OutgoingState::Uncertain | OutgoingState::NeedsReview))
+    outcome(state.is_uncertain())
 }
 
 /// A charge in v2's words. One that went back wholly is `REFUNDED`, so that nobody delivers for it.
@@ -109,6 +110,16 @@ pub(crate) fn v2_outgoing(state: &OutgoingState, done: &'static str) -> &'static
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_movement_that_may_have_been_sent_is_uncertain_until_the_provider_has_it() {
+        for state in [OutgoingState::Submitting, OutgoingState::Uncertain, OutgoingState::NeedsReview] {
+            assert_eq!(withdrawal(&state).outcome, "uncertain", "{}", state.name());
+        }
+        for state in [OutgoingState::Queued, OutgoingState::Accepted, OutgoingState::Completed] {
+            assert_eq!(withdrawal(&state).outcome, "certain", "{}", state.name());
+        }
+    }
 
     #[test]
     fn every_state_is_listed_under_exactly_one_public_status() {

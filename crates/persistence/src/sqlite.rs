@@ -15,6 +15,9 @@
 //!
 //! **Reads** go to a small pool of connections that can't write. They see everything that was answered before.
 //!
+//! Lookups of one row use `get_result`, never `first`: that one binds its `LIMIT 1`, and SQLite prepares a statement with a
+//! bound `LIMIT` anew at every run.
+//!
 //! After the disk has failed to make a commit durable nobody knows what a crash would leave, so the store closes for good:
 //! the program has to be restarted, and what SQLite then finds in the file is the truth.
 

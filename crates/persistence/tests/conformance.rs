@@ -1,6 +1,8 @@
 //! The SQLite store keeps every promise of a store, on a file of its own for each.
 
-use std::path::PathBuf;
+#![expect(clippy::expect_used, reason = "helpers of tests fail by panicking")]
+
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -14,9 +16,9 @@ struct SqliteHarness {
     _folder: TempDir,
 }
 
-fn open(path: &PathBuf) -> Option<Arc<SqliteStore>> {
+fn open(path: &Path) -> Arc<SqliteStore> {
     let options = SqliteOptions { migrate: true, ..SqliteOptions::default() };
-    Some(Arc::new(SqliteStore::open(path, options).expect("a store")))
+    Arc::new(SqliteStore::open(path, options).expect("a store"))
 }
 
 #[async_trait]
@@ -27,15 +29,15 @@ impl StoreHarness for SqliteHarness {
 
     async fn reopen(&mut self) -> Durability {
         drop(self.store.take());
-        self.store = open(&self.path);
+        self.store = Some(open(&self.path));
         Durability::Durable
     }
 }
 
-async fn harness() -> SqliteHarness {
+fn harness() -> SqliteHarness {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("pix-gateway.db");
-    SqliteHarness { store: open(&path), path, _folder: folder }
+    SqliteHarness { store: Some(open(&path)), path, _folder: folder }
 }
 
-pix_conformance::store_suite!(harness());
+pix_conformance::store_suite!(std::future::ready(harness()));

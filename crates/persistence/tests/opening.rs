@@ -1,5 +1,7 @@
 //! What happens before a file is used: every refusal says what to do, and leaves the file as it was.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panicking")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

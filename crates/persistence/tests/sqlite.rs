@@ -1,5 +1,7 @@
 //! What is the SQLite store's own: exact rows, damaged ones, several stores on one file, callers who go away.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -106,7 +108,7 @@ fn charge_in(services: &Services, owner: IntegratorId, state: ChargeState, whole
         charge.credited = Some(Credited {
             amount_paid: cents(i64::MAX),
             fee: cents(1),
-            first: if id.as_u128() % 2 == 0 {
+            first: if id.as_u128().is_multiple_of(2) {
                 paid.key
             } else {
                 ReceiptKey::Transaction(ProviderId::parse("txn:1/x").unwrap())

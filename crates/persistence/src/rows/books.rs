@@ -13,7 +13,7 @@ use crate::schema::{events, findings, handles, postings, wallets};
 
 /// A wallet as it is kept.
 #[derive(Queryable, Selectable, Insertable)]
-#[diesel(table_name = wallets)]
+#[diesel(table_name = wallets, treat_none_as_default_value = false)]
 pub struct WalletRow {
     pub integrator_id: DbId,
     pub available_cents: i64,
@@ -42,7 +42,7 @@ impl TryFrom<WalletRow> for Wallet {
 
 /// An entry of the book as it is kept.
 #[derive(Queryable, Selectable, Insertable)]
-#[diesel(table_name = postings)]
+#[diesel(table_name = postings, treat_none_as_default_value = false)]
 pub struct PostingRow {
     pub integrator_id: DbId,
     pub entry: i64,
@@ -110,7 +110,7 @@ impl TryFrom<PostingRow> for Entry {
 
 /// An event as it is kept.
 #[derive(Insertable)]
-#[diesel(table_name = events)]
+#[diesel(table_name = events, treat_none_as_default_value = false)]
 pub struct EventRow {
     pub integrator_id: DbId,
     pub resource_kind: &'static str,
@@ -137,7 +137,7 @@ impl EventRow {
 
 /// What an idempotency key stands for, as it is kept.
 #[derive(Insertable)]
-#[diesel(table_name = handles)]
+#[diesel(table_name = handles, treat_none_as_default_value = false)]
 pub struct HandleRow<'a> {
     pub integrator_id: DbId,
     pub kind: &'static str,
@@ -161,7 +161,7 @@ impl<'a> HandleRow<'a> {
 
 /// A finding as it is kept.
 #[derive(Queryable, Selectable, Insertable)]
-#[diesel(table_name = findings)]
+#[diesel(table_name = findings, treat_none_as_default_value = false)]
 pub struct FindingRow {
     pub integrator_id: DbId,
     pub number: i64,

@@ -26,7 +26,7 @@ fn status_from_name(name: &str) -> Option<IntegratorStatus> {
 
 /// An integrator as it is kept.
 #[derive(Queryable, Selectable, Insertable)]
-#[diesel(table_name = integrators)]
+#[diesel(table_name = integrators, treat_none_as_default_value = false)]
 pub struct IntegratorRow {
     pub id: DbId,
     pub name: String,

@@ -58,8 +58,12 @@ fn apply(conn: &mut SqliteConnection, transition: Transition) -> Applied {
     check_shape(&transition)?;
     let Transition { integrator_id, at, writes, postings, receipt, handle, findings } = transition;
     let owner = DbId::from(integrator_id);
-    let wallet =
-        wallets::table.find(owner).select(WalletRow::as_select()).first(conn).optional().of("wallets")?;
+    let wallet = wallets::table
+        .find(owner)
+        .select(WalletRow::as_select())
+        .get_result(conn)
+        .optional()
+        .of("wallets")?;
     let wallet = Wallet::try_from(wallet.ok_or_else(|| rejected("no such integrator"))?)?;
 
     let happened: Vec<EventRow> = writes.iter().map(|write| EventRow::new(write, at)).collect();
@@ -208,7 +212,7 @@ fn post(
 /// A finding with the same record and code is kept once: the first.
 fn keep_finding(conn: &mut SqliteConnection, owner: DbId, finding: Finding, at: Timestamp) -> Applied {
     let of_owner = findings::table.filter(findings::integrator_id.eq(owner));
-    let newest: Option<i64> = of_owner.select(max(findings::number)).first(conn).of("findings")?;
+    let newest: Option<i64> = of_owner.select(max(findings::number)).get_result(conn).of("findings")?;
     let row = FindingRow::new(owner, newest.unwrap_or(0).saturating_add(1), finding, at);
     let key = (findings::integrator_id, findings::resource_kind, findings::resource_id, findings::code);
     let kept = diesel::insert_into(findings::table).values(&row).on_conflict(key).do_nothing().execute(conn);

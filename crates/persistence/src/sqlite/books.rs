@@ -52,7 +52,7 @@ impl WalletStore for SqliteStore {
 }
 
 fn wallet(conn: &mut SqliteConnection, owner: DbId) -> Result<Wallet, StoreError> {
-    let row = wallets::table.find(owner).select(WalletRow::as_select()).first(conn).optional();
+    let row = wallets::table.find(owner).select(WalletRow::as_select()).get_result(conn).optional();
     row.of("wallets")?.map_or(Ok(Wallet::default()), Wallet::try_from)
 }
 

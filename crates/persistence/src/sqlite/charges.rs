@@ -34,7 +34,7 @@ impl ChargeStore for SqliteStore {
         let (owner, name) = (DbId::from(integrator_id), external_id.clone());
         self.read(move |conn| {
             let named = charges::integrator_id.eq(owner).and(charges::external_id.eq(name.as_str()));
-            let row = charges::table.filter(named).select(ChargeRow::as_select()).first(conn).optional();
+            let row = charges::table.filter(named).select(ChargeRow::as_select()).get_result(conn).optional();
             row.of("charges")?.map(Charge::try_from).transpose()
         })
         .await
@@ -75,7 +75,7 @@ impl ChargeStore for SqliteStore {
 }
 
 fn find(conn: &mut SqliteConnection, owner: DbId, id: DbId) -> Result<Option<Charge>, StoreError> {
-    let row = charges::table.find((owner, id)).select(ChargeRow::as_select()).first(conn).optional();
+    let row = charges::table.find((owner, id)).select(ChargeRow::as_select()).get_result(conn).optional();
     row.of("charges")?.map(Charge::try_from).transpose()
 }
 
@@ -88,7 +88,7 @@ fn find_by_pix_id(
         .filter(charges::integrator_id.eq(owner).and(charges::provider_id.eq(pix_id)))
         .order(charges::id.asc())
         .select(ChargeRow::as_select())
-        .first(conn)
+        .get_result(conn)
         .optional()
         .of("charges")?;
     if let Some(row) = made {
@@ -101,7 +101,7 @@ fn find_by_pix_id(
     let received: Option<DbId> = receipts::table
         .find((owner, pix_id))
         .select(receipts::charge_id)
-        .first(conn)
+        .get_result(conn)
         .optional()
         .of("receipts")?;
     received.map_or(Ok(None), |id| find(conn, owner, id))

@@ -35,9 +35,13 @@ pub mod pragmas {
 
 use pragmas::{pragma_foreign_keys, pragma_journal_mode, pragma_synchronous};
 
+/// A connection with what all have in common. What a savepoint may have to undo is kept in memory: in a temporary file it
+/// costs a write a page.
 fn establish(url: &str) -> Result<SqliteConnection, String> {
     let mut conn = SqliteConnection::establish(url).map_err(|error| error.to_string())?;
-    let settings = format!("PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}; PRAGMA trusted_schema = OFF;");
+    let settings = format!(
+        "PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;"
+    );
     conn.batch_execute(&settings).map_err(|error| error.to_string())?;
     Ok(conn)
 }
@@ -49,9 +53,9 @@ pub fn writer(url: &str) -> Result<SqliteConnection, String> {
     conn.batch_execute("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;")
         .map_err(|error| error.to_string())?;
     let synchronous =
-        pragma_synchronous::table.select(pragma_synchronous::synchronous).first::<i32>(&mut conn);
+        pragma_synchronous::table.select(pragma_synchronous::synchronous).get_result::<i32>(&mut conn);
     let foreign_keys =
-        pragma_foreign_keys::table.select(pragma_foreign_keys::foreign_keys).first::<bool>(&mut conn);
+        pragma_foreign_keys::table.select(pragma_foreign_keys::foreign_keys).get_result::<bool>(&mut conn);
     match (synchronous, foreign_keys) {
         (Ok(SYNCHRONOUS_FULL), Ok(true)) => Ok(conn),
         _ => Err("SQLite does not take the settings synchronous=FULL and foreign_keys=ON".to_owned()),
@@ -67,7 +71,8 @@ fn use_wal(conn: &mut SqliteConnection) -> Result<(), String> {
         }
         std::thread::sleep(WAL_PAUSE);
     }
-    let mode = pragma_journal_mode::table.select(pragma_journal_mode::journal_mode).first::<String>(conn);
+    let mode =
+        pragma_journal_mode::table.select(pragma_journal_mode::journal_mode).get_result::<String>(conn);
     match mode.map_err(|error| error.to_string())?.as_str() {
         "wal" => Ok(()),
         _ => Err("SQLite can't use a write-ahead log here; a network file system can't hold the database"
@@ -111,23 +116,30 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let url = folder.path().join("settings.db").to_str().unwrap().to_owned();
         let mut conn = writer(&url).unwrap();
-        let mode: String =
-            pragma_journal_mode::table.select(pragma_journal_mode::journal_mode).first(&mut conn).unwrap();
+        let mode: String = pragma_journal_mode::table
+            .select(pragma_journal_mode::journal_mode)
+            .get_result(&mut conn)
+            .unwrap();
         let synchronous: i32 =
-            pragma_synchronous::table.select(pragma_synchronous::synchronous).first(&mut conn).unwrap();
-        let foreign_keys: bool =
-            pragma_foreign_keys::table.select(pragma_foreign_keys::foreign_keys).first(&mut conn).unwrap();
+            pragma_synchronous::table.select(pragma_synchronous::synchronous).get_result(&mut conn).unwrap();
+        let foreign_keys: bool = pragma_foreign_keys::table
+            .select(pragma_foreign_keys::foreign_keys)
+            .get_result(&mut conn)
+            .unwrap();
         assert_eq!((mode.as_str(), synchronous, foreign_keys), ("wal", SYNCHRONOUS_FULL, true));
 
         conn.batch_execute("CREATE TABLE t (n INTEGER) STRICT").unwrap();
         let mut reads = reader(&url).unwrap();
         for conn in [&mut conn, &mut reads] {
             let wait: i64 =
-                pragma_busy_timeout::table.select(pragma_busy_timeout::timeout).first(conn).unwrap();
+                pragma_busy_timeout::table.select(pragma_busy_timeout::timeout).get_result(conn).unwrap();
             assert_eq!(wait, i64::from(BUSY_TIMEOUT_MS));
         }
         assert!(
-            pragma_query_only::table.select(pragma_query_only::query_only).first::<bool>(&mut reads).unwrap()
+            pragma_query_only::table
+                .select(pragma_query_only::query_only)
+                .get_result::<bool>(&mut reads)
+                .unwrap()
         );
         assert!(reads.batch_execute("INSERT INTO t VALUES (1)").is_err());
     }

@@ -125,7 +125,7 @@ macro_rules! owner_of {
         $table::table
             .filter($table::id.eq($id))
             .select($table::integrator_id)
-            .first::<DbId>($conn)
+            .get_result::<DbId>($conn)
             .optional()
             .of(stringify!($table))?
     };
@@ -143,7 +143,7 @@ impl LookupStore for SqliteStore {
         self.read(move |conn| {
             let found =
                 handles::table.find((owner, kind.as_str(), key.as_str())).select(handles::resource_id);
-            let id: Option<DbId> = found.first(conn).optional().of("handles")?;
+            let id: Option<DbId> = found.get_result(conn).optional().of("handles")?;
             Ok(id.map(|id| id.0))
         })
         .await

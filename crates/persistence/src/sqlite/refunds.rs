@@ -23,7 +23,7 @@ macro_rules! first {
             .filter($condition)
             .order(refunds::id.asc())
             .select(RefundRow::as_select())
-            .first($conn)
+            .get_result($conn)
             .optional()
             .of("refunds")?
     };
@@ -34,7 +34,8 @@ impl RefundStore for SqliteStore {
     async fn find(&self, integrator_id: IntegratorId, id: RefundId) -> Result<Option<Refund>, StoreError> {
         let (owner, id) = (DbId::from(integrator_id), DbId(id.0));
         self.read(move |conn| {
-            let row = refunds::table.find((owner, id)).select(RefundRow::as_select()).first(conn).optional();
+            let row =
+                refunds::table.find((owner, id)).select(RefundRow::as_select()).get_result(conn).optional();
             row.of("refunds")?.map(Refund::try_from).transpose()
         })
         .await

@@ -57,7 +57,7 @@ impl IntegratorStore for SqliteStore {
     async fn find(&self, id: IntegratorId) -> Result<Option<Integrator>, StoreError> {
         self.read(move |conn| {
             let found = integrators::table.find(DbId::from(id)).select(IntegratorRow::as_select());
-            found.first(conn).optional().of("integrators")?.map(Integrator::try_from).transpose()
+            found.get_result(conn).optional().of("integrators")?.map(Integrator::try_from).transpose()
         })
         .await
     }
@@ -88,7 +88,8 @@ impl ApiKeyStore for SqliteStore {
             let owner = DbId::from(key.integrator_id);
             require_integrator(conn, owner)?;
             let of_owner = api_keys::table.filter(api_keys::integrator_id.eq(owner));
-            let newest: Option<i64> = of_owner.select(max(api_keys::number)).first(conn).of("api_keys")?;
+            let newest: Option<i64> =
+                of_owner.select(max(api_keys::number)).get_result(conn).of("api_keys")?;
             let row = ApiKeyRow::new(key, newest.unwrap_or(0).saturating_add(1));
             let kept = diesel::insert_into(api_keys::table).values(&row).execute(conn).of("api_keys");
             kept.map_err(|error| taken(error, "the key's public id is taken"))?;
@@ -101,7 +102,7 @@ impl ApiKeyStore for SqliteStore {
         let public_id = public_id.to_owned();
         self.read(move |conn| {
             let found = api_keys::table.find(public_id.as_str()).select(ApiKeyRow::as_select());
-            Ok(found.first(conn).optional().of("api_keys")?.map(ApiKey::from))
+            Ok(found.get_result(conn).optional().of("api_keys")?.map(ApiKey::from))
         })
         .await
     }
@@ -145,7 +146,7 @@ impl FeeStore for SqliteStore {
                 .filter(fee_schedules::integrator_id.eq(owner))
                 .order(fee_schedules::version.desc())
                 .select(FeeScheduleRow::as_select())
-                .first(conn)
+                .get_result(conn)
                 .optional()
                 .of("fee_schedules")?;
             newest.map_or_else(|| Ok(FeeSchedule::free()), FeeSchedule::try_from)
@@ -164,7 +165,7 @@ impl FeeStore for SqliteStore {
         let key = (DbId::from(integrator_id), i64::from(version));
         self.read(move |conn| {
             let found = fee_schedules::table.find(key).select(FeeScheduleRow::as_select());
-            found.first(conn).optional().of("fee_schedules")?.map(FeeSchedule::try_from).transpose()
+            found.get_result(conn).optional().of("fee_schedules")?.map(FeeSchedule::try_from).transpose()
         })
         .await
     }
@@ -180,7 +181,7 @@ impl FeeStore for SqliteStore {
             require_integrator(conn, owner)?;
             let of_owner = fee_schedules::table.filter(fee_schedules::integrator_id.eq(owner));
             let newest: Option<i64> =
-                of_owner.select(max(fee_schedules::version)).first(conn).of("fee_schedules")?;
+                of_owner.select(max(fee_schedules::version)).get_result(conn).of("fee_schedules")?;
             let version = newest.unwrap_or(0).saturating_add(1);
             let row = FeeScheduleRow::new(owner, version, &schedule, at);
             diesel::insert_into(fee_schedules::table).values(&row).execute(conn).of("fee_schedules")?;

@@ -25,7 +25,7 @@ macro_rules! first {
             .filter($condition)
             .order(withdrawals::id.asc())
             .select(WithdrawalRow::as_select())
-            .first($conn)
+            .get_result($conn)
             .optional()
             .of("withdrawals")?
     };
@@ -43,7 +43,7 @@ impl WithdrawalStore for SqliteStore {
             let row = withdrawals::table
                 .find((owner, id))
                 .select(WithdrawalRow::as_select())
-                .first(conn)
+                .get_result(conn)
                 .optional();
             row.of("withdrawals")?.map(Withdrawal::try_from).transpose()
         })

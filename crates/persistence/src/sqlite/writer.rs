@@ -184,15 +184,10 @@ struct Thread<C> {
 impl<C: FnMut() -> Result<SqliteConnection, String>> Thread<C> {
     /// Ends when the store is dropped and nothing waits any more.
     fn run(mut self) {
-        while let Some(first) = self.waiting.blocking_recv() {
-            let mut group = vec![first];
-            while group.len() < MAX_GROUP
-                && let Ok(next) = self.waiting.try_recv()
-            {
-                group.push(next);
-            }
+        let mut group = Vec::with_capacity(MAX_GROUP);
+        while self.waiting.blocking_recv_many(&mut group, MAX_GROUP) > 0 {
             let end = self.write(&mut group);
-            for command in group {
+            for command in group.drain(..) {
                 command.answer(&end);
             }
         }
