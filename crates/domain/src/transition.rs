@@ -8,11 +8,13 @@
 //! Two rules hold by the shape of the types: a record can't be written without its event (a [`Write`] has both), and a
 //! posting can't be unbalanced (a [`Posting`] has one amount and two accounts).
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use uuid::Uuid;
 
 use crate::charges::{Charge, Receipt};
-use crate::error::ApplyError;
+use crate::error::{ApplyError, StoreError};
 use crate::ids::{IntegratorId, ResourceKind, ResourceRef, Version};
 use crate::refunds::Refund;
 use crate::text::IdempotencyKey;
@@ -297,6 +299,35 @@ impl Transition {
         self.handle =
             key.zip(resource).map(|(key, resource)| Handle { key, kind: resource.kind, id: resource.id });
         self
+    }
+
+    /// What is wrong with this whatever is stored, as [`StoreError::Rejected`]: every store asks this first.
+    pub fn check_shape(&self) -> Result<(), ApplyError> {
+        let rejected = |why: &str| Err(ApplyError::Store(StoreError::Rejected(why.to_owned())));
+        let written = self.writes.iter().map(|write| write.record.resource());
+        let posted = self.postings.iter().map(|posting| posting.resource);
+        let found = self.findings.iter().map(|finding| finding.resource);
+        let credited = self.receipt.iter().map(|receipt| receipt.integrator_id);
+        let owners = written.clone().chain(posted).chain(found).map(|resource| resource.integrator_id);
+        if owners.chain(credited).any(|owner| owner != self.integrator_id) {
+            return rejected("a transition is of one integrator");
+        }
+        if written.collect::<BTreeSet<_>>().len() != self.writes.len() {
+            return rejected("a transition writes a record once");
+        }
+        for write in &self.writes {
+            let expected = match write.guard {
+                Guard::Absent => Version::FIRST,
+                Guard::At(version) => version.next(),
+            };
+            if write.record.version() != expected {
+                return rejected("a record's version goes up by one");
+            }
+        }
+        if self.postings.iter().any(|posting| posting.amount.is_zero()) {
+            return rejected("a posting moves money");
+        }
+        Ok(())
     }
 
     /// The charge after this transition, when it writes one.

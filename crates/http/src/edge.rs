@@ -4,15 +4,18 @@
 //! The log line has the pattern of the route, never the path or the query: paths hold identifiers and secrets.
 
 use std::cell::RefCell;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use actix_governor::GovernorResult;
-use actix_web::body::BoxBody;
+use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::dev::{Payload, ServiceRequest, ServiceResponse};
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use actix_web::http::{Method, StatusCode};
 use actix_web::middleware::Next;
+use actix_web::web::Bytes;
 use actix_web::{Error, HttpMessage, HttpResponse, web};
 use tracing::Instrument;
 
@@ -35,9 +38,31 @@ const CORS_REQUEST_HEADERS: &str = "Authorization, Content-Type, Idempotency-Key
 const CORS_ANSWER_HEADERS: &str =
     "X-Request-Id, Location, Link, Retry-After, Idempotency-Replayed, RateLimit, RateLimit-Policy";
 
-/// The body of a request, for whoever reads it, and to be held until the answer is sent.
+/// The body of a request, for whoever reads it.
 #[derive(Clone)]
 pub(crate) struct Body(pub(crate) Rc<RefCell<Payload>>);
+
+/// The body of an answer, holding that of its request. A chunked body that was dropped unread would be read on for as
+/// long as the client sends it; one that is still held makes the connection end with the answer.
+struct Holding {
+    answer: BoxBody,
+    _request: Body,
+}
+
+impl MessageBody for Holding {
+    type Error = Box<dyn std::error::Error>;
+
+    fn size(&self) -> BodySize {
+        self.answer.size()
+    }
+
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Self::Error>>> {
+        Pin::new(&mut self.answer).poll_next(context)
+    }
+}
 
 /// The middleware around all routes.
 pub(crate) async fn edge(
@@ -56,6 +81,7 @@ pub(crate) async fn edge(
 
     let body = Body(Rc::new(RefCell::new(request.take_payload())));
     request.extensions_mut().insert(body.clone());
+    let chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
     let preflight = method == Method::OPTIONS
         && origin.is_some()
         && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
@@ -65,9 +91,9 @@ pub(crate) async fn edge(
         next.call(request).instrument(span.clone()).await?
     };
     let mut answer = with_error_form(answer, generation, &request_id, &state);
-    // A chunked body that was dropped unread would be read on for as long as the client sends it; one that is still
-    // held makes the connection end with the answer.
-    answer.response_mut().extensions_mut().insert(body);
+    if chunked {
+        answer = answer.map_body(|_, answer| BoxBody::new(Holding { answer, _request: body }));
+    }
     let headers = answer.headers_mut();
     insert(headers, REQUEST_ID, &request_id);
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use pix_domain::audit::StoredFinding;
 use pix_domain::error::{ApplyError, StoreError, UniqueKey};
-use pix_domain::ids::{ResourceRef, Version};
+use pix_domain::ids::ResourceRef;
 use pix_domain::text::ExternalId;
 use pix_domain::transition::{Guard, Record, Transition, TransitionStore};
 use pix_domain::wallet::{Entry, Wallet};
@@ -33,7 +33,7 @@ impl State {
     fn apply(&mut self, transition: Transition) -> Result<(), ApplyError> {
         let tenant =
             self.tenants.get(&transition.integrator_id).ok_or_else(|| rejected("no such integrator"))?;
-        check_shape(&transition)?;
+        transition.check_shape()?;
         self.check_records(tenant, &transition)?;
         check_keys(tenant, &transition)?;
         let (wallet, entries) = post(tenant.wallet, &transition)?;
@@ -95,34 +95,6 @@ impl State {
             }
         }
     }
-}
-
-/// What is wrong with a transition whatever is stored.
-fn check_shape(transition: &Transition) -> Result<(), ApplyError> {
-    let written = transition.writes.iter().map(|write| write.record.resource());
-    let posted = transition.postings.iter().map(|posting| posting.resource);
-    let found = transition.findings.iter().map(|finding| finding.resource);
-    let credited = transition.receipt.iter().map(|receipt| receipt.integrator_id);
-    let owners = written.clone().chain(posted).chain(found).map(|resource| resource.integrator_id);
-    if owners.chain(credited).any(|owner| owner != transition.integrator_id) {
-        return Err(rejected("a transition is of one integrator"));
-    }
-    if written.clone().collect::<BTreeSet<_>>().len() != transition.writes.len() {
-        return Err(rejected("a transition writes a record once"));
-    }
-    for write in &transition.writes {
-        let expected = match write.guard {
-            Guard::Absent => Version::FIRST,
-            Guard::At(version) => version.next(),
-        };
-        if write.record.version() != expected {
-            return Err(rejected("a record's version goes up by one"));
-        }
-    }
-    if transition.postings.iter().any(|posting| posting.amount.is_zero()) {
-        return Err(rejected("a posting moves money"));
-    }
-    Ok(())
 }
 
 fn check_keys(tenant: &Tenant, transition: &Transition) -> Result<(), ApplyError> {

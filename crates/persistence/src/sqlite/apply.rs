@@ -4,8 +4,6 @@
 //! receipt (duplicate), its money (insufficient funds). The transaction has the write lock, so what is read here holds
 //! until the commit.
 
-use std::collections::BTreeSet;
-
 use async_trait::async_trait;
 use diesel::dsl::{exists, max};
 use diesel::prelude::{
@@ -14,7 +12,6 @@ use diesel::prelude::{
 use diesel::sqlite::SqliteConnection;
 use pix_domain::charges::Receipt;
 use pix_domain::error::{ApplyError, StoreError, UniqueKey};
-use pix_domain::ids::Version;
 use pix_domain::time::Timestamp;
 use pix_domain::transition::{Finding, Guard, Record, Transition, TransitionStore, Write};
 use pix_domain::wallet::{Posting, Wallet};
@@ -55,7 +52,7 @@ impl TransitionStore for SqliteStore {
 }
 
 fn apply(conn: &mut SqliteConnection, transition: Transition) -> Applied {
-    check_shape(&transition)?;
+    transition.check_shape()?;
     let Transition { integrator_id, at, writes, postings, receipt, handle, findings } = transition;
     let owner = DbId::from(integrator_id);
     let wallet = wallets::table
@@ -90,34 +87,6 @@ fn apply(conn: &mut SqliteConnection, transition: Transition) -> Applied {
 
 fn rejected(why: &str) -> ApplyError {
     ApplyError::Store(StoreError::Rejected(why.to_owned()))
-}
-
-/// What is wrong with a transition whatever is stored.
-fn check_shape(transition: &Transition) -> Result<(), ApplyError> {
-    let written = transition.writes.iter().map(|write| write.record.resource());
-    let posted = transition.postings.iter().map(|posting| posting.resource);
-    let found = transition.findings.iter().map(|finding| finding.resource);
-    let credited = transition.receipt.iter().map(|receipt| receipt.integrator_id);
-    let owners = written.clone().chain(posted).chain(found).map(|resource| resource.integrator_id);
-    if owners.chain(credited).any(|owner| owner != transition.integrator_id) {
-        return Err(rejected("a transition is of one integrator"));
-    }
-    if written.collect::<BTreeSet<_>>().len() != transition.writes.len() {
-        return Err(rejected("a transition writes a record once"));
-    }
-    for write in &transition.writes {
-        let expected = match write.guard {
-            Guard::Absent => Version::FIRST,
-            Guard::At(version) => version.next(),
-        };
-        if write.record.version() != expected {
-            return Err(rejected("a record's version goes up by one"));
-        }
-    }
-    if transition.postings.iter().any(|posting| posting.amount.is_zero()) {
-        return Err(rejected("a posting moves money"));
-    }
-    Ok(())
 }
 
 /// Inserts or updates a row under its guard.
