@@ -16,7 +16,7 @@ use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use actix_web::http::{Method, StatusCode};
 use actix_web::middleware::Next;
 use actix_web::web::Bytes;
-use actix_web::{Error, HttpMessage, HttpResponse, web};
+use actix_web::{Error, HttpMessage, HttpResponse, ResponseError, web};
 use tracing::Instrument;
 
 use crate::error::{ApiError, Generation};
@@ -29,6 +29,9 @@ const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
 /// The longest request id that is taken from a client.
 const MAX_REQUEST_ID_CHARS: usize = 128;
+
+/// The most bytes of names and values of header fields. The server itself would take twice 64 KiB.
+const MAX_HEADER_BYTES: usize = 16 * 1024;
 
 /// How long a browser may remember what CORS allows.
 const CORS_MAX_AGE_SECONDS: u64 = 600;
@@ -87,6 +90,8 @@ pub(crate) async fn edge(
         && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
     let answer = if preflight {
         request.into_response(HttpResponse::NoContent().finish())
+    } else if header_bytes(request.headers()) > MAX_HEADER_BYTES {
+        request.into_response(ApiError::headers_too_large(MAX_HEADER_BYTES).error_response())
     } else {
         next.call(request).instrument(span.clone()).await?
     };
@@ -114,6 +119,10 @@ pub(crate) async fn edge(
         );
     });
     Ok(answer)
+}
+
+fn header_bytes(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len().saturating_add(value.len())).sum()
 }
 
 fn insert(headers: &mut HeaderMap, name: HeaderName, text: &str) {

@@ -27,7 +27,7 @@ const OVERLOADED_RETRY_AFTER_SECONDS: u64 = 1;
 const MAX_REASON_CHARS: usize = 300;
 
 /// Every code, with the title it has in v1.
-const TITLES: [(&str, &str); 26] = [
+const TITLES: [(&str, &str); 27] = [
     ("malformed_request", "Malformed request"),
     ("unsupported_grant_type", "Unsupported grant type"),
     ("invalid_token", "Invalid access token"),
@@ -38,6 +38,7 @@ const TITLES: [(&str, &str); 26] = [
     ("method_not_allowed", "Method not allowed"),
     ("request_timeout", "Request timeout"),
     ("payload_too_large", "Payload too large"),
+    ("headers_too_large", "Header fields too large"),
     ("external_id_conflict", "Conflicting external id"),
     ("possible_duplicate", "Possible duplicate"),
     ("invalid_state", "Invalid state"),
@@ -141,6 +142,12 @@ impl ApiError {
     pub(crate) fn too_large(limit_bytes: usize) -> Self {
         let message = format!("the body must have at most {limit_bytes} bytes");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", message)
+            .but(|parts| parts.closes = true)
+    }
+
+    pub(crate) fn headers_too_large(limit_bytes: usize) -> Self {
+        let message = format!("the header fields must have at most {limit_bytes} bytes");
+        Self::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "headers_too_large", message)
             .but(|parts| parts.closes = true)
     }
 

@@ -33,7 +33,7 @@ async fn a_callback_makes_the_provider_be_asked_and_its_answer_counts() {
         callback(&gateway, CALLBACK_SECRET, &claim.to_string()).await.expect(200);
     }
     assert_eq!(gateway.get(&tenant, &path).await.expect(200).text("status"), "completed");
-    assert_eq!(gateway.services.balances(tenant.id).await, (100_000_00 - 10_00, 0));
+    assert_eq!(gateway.services.balances(tenant.id).await, (10_000_000 - 1_000, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]

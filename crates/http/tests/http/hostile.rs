@@ -204,3 +204,30 @@ async fn nobodys_body_is_read_before_it_is_known_who_sends_it() {
     assert!(read.is_ok(), "the answer waited for the body");
     Answer::parse(&bytes).expect(401);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_without_end_that_nobody_reads_does_not_hold_the_connection() {
+    let gateway = Gateway::with(|config| config.rate_token_per_minute = 1, None).await;
+    gateway.send(Request::post("/v2/oauth/token", "{}")).await.expect(401);
+    for (path, status) in [(QRCODE, 401), ("/nothing", 404), ("/v2/oauth/token", 429), ("/health/live", 405)]
+    {
+        let mut stream = TcpStream::connect(gateway.address).await.unwrap();
+        let head =
+            format!("POST {path} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut bytes = Vec::new();
+        let read = tokio::time::timeout(Duration::from_secs(4), stream.read_to_end(&mut bytes)).await;
+        assert!(read.is_ok(), "{path}: the connection was held");
+        let answer = Answer::parse(&bytes).expect(status);
+        assert_eq!(answer.header("connection"), Some("close"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn header_fields_beyond_16_kib_are_431() {
+    let gateway = Gateway::start().await;
+    let long = "x".repeat(16 * 1024);
+    let answer =
+        gateway.send(Request::new("GET", "/api/v1/charges").header("X-Long", &long)).await.expect(431);
+    assert_eq!((answer.code().as_str(), answer.json()["status"].as_u64()), ("headers_too_large", Some(431)));
+}

@@ -65,7 +65,7 @@ async fn tokens_made_up_anew_for_each_call_exhaust_their_address() {
     let mut statuses = Vec::new();
     for number in 0..5 {
         let nobody = IntegratorId(Uuid::from_u128(number));
-        let token = gateway.token(nobody, "nobody", std::time::Duration::from_secs(60));
+        let token = gateway.token(nobody, "nobody", std::time::Duration::from_mins(1));
         let request =
             Request::new("GET", "/api/v1/balance").header("Authorization", &format!("Bearer {token}"));
         statuses.push(gateway.send(request).await.status);

@@ -11,6 +11,8 @@ mod hostile;
 #[cfg(test)]
 mod limits;
 #[cfg(test)]
+mod logs;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod tenancy;

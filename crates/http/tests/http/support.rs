@@ -105,9 +105,7 @@ impl SecretHasher for PlainHasher {
         if secret.0 == "overload" {
             return Err(HashError::Overloaded);
         }
-        if secret.0 == "panic" {
-            panic!("told to panic");
-        }
+        assert!(secret.0 != "panic", "told to panic");
         Ok(hash.is_some_and(|hash| hash.0 == format!("hash:{}", secret.0)))
     }
 }
@@ -218,7 +216,7 @@ impl Gateway {
 
     /// The token of nobody in particular: an integrator with a lot of money.
     pub async fn rich(&self) -> Tenant {
-        self.tenant(100_000_00).await
+        self.tenant(10_000_000).await
     }
 
     pub async fn suspend(&self, tenant: &Tenant) {
@@ -291,10 +289,10 @@ impl<'a> Request<'a> {
         let mut head =
             format!("{} {} HTTP/1.1\r\nHost: pix.example\r\nConnection: close\r\n", self.method, self.path);
         for (name, value) in &self.headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
+            head.extend([name.as_str(), ": ", value, "\r\n"]);
         }
         if !self.body.is_empty() || self.method == "POST" {
-            head.push_str(&format!("Content-Length: {}\r\n", self.body.len()));
+            head.extend(["Content-Length: ", &self.body.len().to_string(), "\r\n"]);
         }
         head.push_str("\r\n");
         [head.into_bytes(), self.body.clone()].concat()

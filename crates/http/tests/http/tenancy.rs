@@ -12,7 +12,7 @@ async fn what_belongs_to_another_is_answered_like_what_does_not_exist() {
     let other = gateway.rich().await;
     let charge = gateway.post(&owner, "/api/v1/charges", &charge_body()).await.expect(201);
     let (charge, charge_pix_id) = (charge.text("uuid"), charge.text("pix_id"));
-    let paid = gateway.pay(&owner, &charge, 15_50).await.credited.unwrap().first.to_text();
+    let paid = gateway.pay(&owner, &charge, 1_550).await.credited.unwrap().first.to_text();
     let withdrawal = gateway.post(&owner, "/api/v1/withdrawals", &withdrawal_body()).await.expect(201);
     let (withdrawal, withdrawal_pix_id) = (withdrawal.text("uuid"), withdrawal.text("pix_id"));
     let end_to_end_id =

@@ -16,9 +16,12 @@ fn basic(user: &str, password: &str) -> String {
         .flat_map(|chunk| {
             let bits = chunk.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte))
                 << (8 * (3 - chunk.len()));
-            let digit = move |place: usize| match place <= chunk.len() {
-                true => ALPHABET[usize::try_from(bits >> (18 - 6 * place) & 63).unwrap()].into(),
-                false => '=',
+            let digit = move |place: usize| {
+                if place <= chunk.len() {
+                    ALPHABET[usize::try_from(bits >> (18 - 6 * place) & 63).unwrap()].into()
+                } else {
+                    '='
+                }
             };
             (0..4).map(digit).collect::<Vec<char>>()
         })
@@ -173,7 +176,7 @@ async fn the_token_opens_both_generations_until_it_ends_or_its_key_is_revoked() 
     let tenant = gateway.tenant(0).await;
     gateway.get(&tenant, "/api/v1/balance").await.expect(200);
     gateway.post(&tenant, "/v2/balance", &json!({})).await.expect(200);
-    gateway.services.wait(Duration::from_secs(3600));
+    gateway.services.wait(Duration::from_hours(1));
     let answer = gateway.get(&tenant, "/api/v1/balance").await.expect(401);
     assert_eq!(answer.code(), "expired_token");
     assert_eq!(answer.header("content-type"), Some("application/problem+json"));

@@ -58,7 +58,7 @@ async fn a_paid_charge_shows_what_came_in_and_what_it_cost() {
     let created = gateway.post(&tenant, CHARGES, &body).await.expect(201);
     assert!(created.text("external_id").starts_with("chg-"));
     let uuid = created.text("uuid");
-    let charge = gateway.pay(&tenant, &uuid, 100_00).await;
+    let charge = gateway.pay(&tenant, &uuid, 10_000).await;
     let shown = gateway.get(&tenant, &format!("{CHARGES}/{uuid}")).await.expect(200).json();
     let told = json!({
         "status": "paid", "amount_paid": 100, "fee": 1.1, "net_amount": 98.9, "paid_at": NOON, "paid_late": false,
@@ -116,7 +116,7 @@ async fn the_problems_of_all_fields_come_back_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_withdrawal_is_created_shown_and_replayed() {
     let gateway = Gateway::start().await;
-    let tenant = gateway.tenant(20_00).await;
+    let tenant = gateway.tenant(2_000).await;
     gateway.services.set_fees(tenant.id, some_fees()).await;
     gateway.provider.fake.answers_next(Told::Accept);
     let answer = gateway.post(&tenant, WITHDRAWALS, &withdrawal_body()).await.expect(201);
@@ -199,14 +199,14 @@ async fn an_idempotency_key_is_one_handle_and_another_body_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn refusals_of_a_withdrawal_have_their_statuses() {
     let gateway = Gateway::start().await;
-    let tenant = gateway.tenant(5_00).await;
+    let tenant = gateway.tenant(500).await;
     let answer = gateway.post(&tenant, WITHDRAWALS, &withdrawal_body()).await.expect(422);
     assert_eq!(
         (answer.code().as_str(), answer.json()["title"].as_str()),
         ("insufficient_balance", Some("Insufficient balance"))
     );
     // Nothing was burnt: with money it goes through under the same name.
-    gateway.services.paid_charge(tenant.id, 10_00).await;
+    gateway.services.paid_charge(tenant.id, 1_000).await;
     gateway.post(&tenant, WITHDRAWALS, &withdrawal_body()).await.expect(201);
     let mut other = withdrawal_body();
     other["description"] = json!("semana 2");
@@ -219,12 +219,12 @@ async fn refusals_of_a_withdrawal_have_their_statuses() {
 #[tokio::test(flavor = "multi_thread")]
 async fn refunds_are_created_listed_and_shown() {
     let gateway = Gateway::start().await;
-    let tenant = gateway.tenant(10_00).await;
+    let tenant = gateway.tenant(1_000).await;
     gateway.services.set_fees(tenant.id, some_fees()).await;
     let charge = gateway.post(&tenant, CHARGES, &charge_body()).await.expect(201).text("uuid");
     let path = format!("{CHARGES}/{charge}/refunds");
     assert_eq!(gateway.post(&tenant, &path, &json!({})).await.expect(409).code(), "invalid_state");
-    gateway.pay(&tenant, &charge, 15_50).await;
+    gateway.pay(&tenant, &charge, 1_550).await;
 
     let body = json!({"amount": 5.5, "description": "troca", "external_id": "r-1"});
     let by_name = format!("{CHARGES}/order:1/refunds");
@@ -373,7 +373,7 @@ async fn consulting_asks_the_provider_now() {
     let tenant = gateway.tenant(0).await;
     let uuid = gateway.post(&tenant, CHARGES, &charge_body()).await.expect(201).text("uuid");
     let reference = Uuid::try_parse(&uuid).unwrap();
-    gateway.provider.fake.receives(reference, gateway.services.payment(15_50));
+    gateway.provider.fake.receives(reference, gateway.services.payment(1_550));
     let answer = gateway.post(&tenant, CONSULT, &json!({"external_id": "order:1"})).await.expect(200).json();
     assert_eq!((&answer["type"], &answer["transaction"]["status"]), (&json!("charge"), &json!("paid")));
     let said = json!({"status": null, "checked_at": NOON, "body": {"id": reference.simple().to_string()}});

@@ -114,7 +114,7 @@ async fn a_payment_that_the_provider_refuses_is_406_for_ever() {
             );
         }
     }
-    assert_eq!(gateway.services.balances(tenant.id).await, (100_000_00, 0));
+    assert_eq!(gateway.services.balances(tenant.id).await, (10_000_000, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -135,7 +135,7 @@ async fn a_payment_without_a_known_end_is_pending_and_uncertain() {
 #[tokio::test(flavor = "multi_thread")]
 async fn refusals_of_a_payment_have_their_statuses() {
     let gateway = Gateway::start().await;
-    let tenant = gateway.tenant(10_00).await;
+    let tenant = gateway.tenant(1_000).await;
     let with = |name: &str, value: Value| {
         let mut body = withdrawal_body();
         body[name] = value;
@@ -334,7 +334,7 @@ async fn a_consulted_refund_says_that_it_is_one() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_balance_is_a_text_with_two_decimals_whatever_the_body_is() {
     let gateway = Gateway::start().await;
-    let tenant = gateway.tenant(1234_50).await;
+    let tenant = gateway.tenant(123_450).await;
     for body in ["", "{}", "[]", "null", "{broken"] {
         let answer = gateway.send(Request::post("/v2/balance", body).token(&tenant)).await.expect(200);
         assert_eq!(answer.body, r#"{"statusCode":200,"message":{"balance":"1234.50"}}"#, "{body}");
