@@ -55,6 +55,9 @@ pub struct Serve {
     /// Make a demo integrator with a new key, and print calls that work when pasted.
     #[arg(long)]
     pub demo: bool,
+    /// Accept that the money of this database was moved to another provider; refused while anything is on its way.
+    #[arg(long)]
+    pub provider_changed: bool,
 }
 
 /// `integrator`.

@@ -71,8 +71,8 @@ pub const SETTINGS: &[Setting] = &[
     ),
     open(
         "PIX_PROVIDER_NOT_FOUND_PROOF_S",
-        Some("300"),
-        "How long after sending \"not known\" proves that the provider never took a payment, 60 to 86400; or `never`. Less than 60 only with a provider on this machine.",
+        None,
+        "How long after sending \"not known\" proves that the provider never took a payment, 60 to 86400, or `never`. Set it only for a provider that documents looking a payment up by `external_id`. Default `never`; with a provider on this machine 300, and less than 60 is allowed.",
     ),
     secret(
         "PIX_PROVIDER_CALLBACK_SECRET",
@@ -108,6 +108,9 @@ pub const SETTINGS: &[Setting] = &[
     open("PIX_LOG", Some("info,actix_server=warn"), "What is logged, such as info or pix_http=debug."),
     open("PIX_LOG_FORMAT", Some("text"), "text or json."),
 ];
+
+/// How long after sending "not known" is proof with the simulated provider, which looks payments up by our reference.
+const SIMULATED_NOT_FOUND_PROOF: Duration = Duration::from_mins(5);
 
 /// Why the configuration is not acceptable: a sentence that says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -396,8 +399,10 @@ fn not_found_proof(
     const NAME: &str = "PIX_PROVIDER_NOT_FOUND_PROOF_S";
     let local = ["http://127.0.0.1:", "http://localhost:", "http://[::1]:"];
     let simulated = provider.is_none_or(|provider| local.iter().any(|start| provider.url.starts_with(start)));
-    if source.required(NAME)? == "never" {
-        return Ok(None);
+    match source.text(NAME).as_deref() {
+        Some("never") => return Ok(None),
+        None => return Ok(simulated.then_some(SIMULATED_NOT_FOUND_PROOF)),
+        Some(_) => {}
     }
     let least = if simulated { 1 } else { 60 };
     source.number(NAME, least, 86_400).map(Duration::from_secs).map(Some)
@@ -529,6 +534,8 @@ mod tests {
             [short, ("PIX_PROVIDER_URL", "http://127.0.0.1:8081"), ("PIX_PROVIDER_CLIENT_SECRET", "s")];
         assert!(load(&local).is_ok());
         assert_eq!(load(&[("PIX_PROVIDER_NOT_FOUND_PROOF_S", "never")]).unwrap().not_found_proof, None);
+        assert_eq!(load(&real[1..]).unwrap().not_found_proof, None, "nothing proves it by default");
+        assert_eq!(load(&[]).unwrap().not_found_proof, Some(SIMULATED_NOT_FOUND_PROOF));
     }
 
     #[test]

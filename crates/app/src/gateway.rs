@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use pix_credentials::{Argon2Hasher, HasherConfig, KeyRing, PasetoTokens};
+use pix_domain::audit::BookStore;
 use pix_domain::charges::service::ChargeService;
 use pix_domain::credentials::service::Authenticator;
+use pix_domain::credentials::store::IntegratorStore;
 use pix_domain::ports::{Ports, Stores};
 use pix_domain::reconciler::{BATCH, Reconciler};
 use pix_domain::refunds::service::RefundService;
@@ -126,6 +128,57 @@ pub fn ports(store: Arc<Store>, provider: ClassicV2Config) -> anyhow::Result<Por
         clock: Arc::new(SystemClock),
         ids: Arc::new(SystemIds),
     })
+}
+
+/// The name of the fact that says which provider a database's money is at.
+const PROVIDER_FACT: &str = "provider";
+/// What the simulated provider is called there.
+pub const SIMULATED: &str = "simulated";
+
+/// What a provider is known by: where it is and who we are there.
+pub fn provider_name(settings: &ProviderSettings) -> String {
+    format!("{} (client {})", settings.url, settings.client_id)
+}
+
+/// Binds the database to one provider. What another provider doesn't know proves nothing about a payment that was sent
+/// through this one, and the balances of the simulated provider are nobody's money; so a change is refused unless it is
+/// asked for and nothing is on its way.
+pub async fn bind_provider(store: &Store, name: &str, changed: bool) -> anyhow::Result<()> {
+    let Some(bound) = store.fact(PROVIDER_FACT).await? else {
+        store.keep_fact(PROVIDER_FACT, name.to_owned()).await?;
+        return Ok(());
+    };
+    if bound == name {
+        return Ok(());
+    }
+    if bound == SIMULATED {
+        bail!(
+            "this database was used with the simulated provider, so its balances are not real: use a fresh DATABASE_URL for {name}"
+        );
+    }
+    if name == SIMULATED {
+        bail!(
+            "the money of this database is at {bound}: set PIX_PROVIDER_URL, or use a fresh DATABASE_URL for the simulated provider"
+        );
+    }
+    if !changed {
+        bail!(
+            "the money of this database is at {bound}, not at {name}: if it was moved, start once with `serve --provider-changed`"
+        );
+    }
+    let mut open = 0_usize;
+    for integrator in IntegratorStore::list(store).await? {
+        let book = store.book(integrator.id).await?;
+        open += book.withdrawals.iter().filter(|withdrawal| !withdrawal.state.is_final()).count();
+        open += book.refunds.iter().filter(|refund| !refund.state.is_final()).count();
+    }
+    if open > 0 {
+        bail!(
+            "{open} withdrawals or refunds are not final, and only {bound} knows what became of them: serve with it until `pix-gateway audit` shows nothing held"
+        );
+    }
+    tracing::warn!(from = %bound, to = %name, "the provider of this database is changed");
+    Ok(store.keep_fact(PROVIDER_FACT, name.to_owned()).await?)
 }
 
 /// All use cases, for the HTTP interface.
@@ -267,4 +320,31 @@ async fn pass(reconciler: &Reconciler, permits: &Arc<Semaphore>) -> usize {
         });
     }
     count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_database_is_bound_to_one_provider() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = SqliteOptions { migrate: true, ..SqliteOptions::default() };
+        let open = |name: &str| SqliteStore::open(folder.path().join(name), options).unwrap();
+        let says = |refused: anyhow::Result<()>| refused.unwrap_err().to_string();
+
+        let real = open("real.db");
+        for _ in 0..2 {
+            bind_provider(&real, "https://one (client a)", false).await.unwrap();
+        }
+        assert!(says(bind_provider(&real, SIMULATED, true).await).contains("set PIX_PROVIDER_URL"));
+        let other = "https://two (client a)";
+        assert!(says(bind_provider(&real, other, false).await).contains("--provider-changed"));
+        bind_provider(&real, other, true).await.unwrap();
+        bind_provider(&real, other, false).await.unwrap();
+
+        let simulated = open("simulated.db");
+        bind_provider(&simulated, SIMULATED, false).await.unwrap();
+        assert!(says(bind_provider(&simulated, other, true).await).contains("fresh DATABASE_URL"));
+    }
 }

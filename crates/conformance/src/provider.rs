@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use pix_domain::money::Cents;
 use pix_domain::provider::{
     ChargeOrder, ChargeReport, Inquiry, OutgoingReport, Payment, PaymentOrder, Progress, ProviderBody,
     ProviderError, ProviderId, RefundOrder, SettlementProvider, Ticket,
@@ -247,6 +248,7 @@ impl SettlementProvider for FakeProvider {
         Ok(desk.charges.get(&reference).map(|payments| ChargeReport {
             provider_id: provider_id(reference),
             payments: payments.clone(),
+            refunded: Cents::ZERO,
             canceled: desk.removed.contains(&reference),
             body: ProviderBody(format!(r#"{{"id":"{}"}}"#, reference.simple())),
         }))

@@ -260,7 +260,7 @@ pub async fn a_charge_that_nobody_paid_has_no_payments(harness: &dyn ProviderHar
     let ticket = made_charge(harness, reference, 1_000).await;
     let report = charge_report(harness, reference, &ticket.provider_id, 1_000).await;
     assert_eq!(report.provider_id, ticket.provider_id);
-    assert!(report.payments.is_empty() && !report.canceled);
+    assert!(report.payments.is_empty() && report.refunded.is_zero() && !report.canceled);
 }
 
 /// A PIX received on a charge shows with its identity, amount and time.
@@ -396,7 +396,7 @@ pub async fn a_charge_is_refunded_in_parts_and_in_full(harness: &dyn ProviderHar
     let charge = fresh();
     let ticket = made_charge(harness, charge, 1_000).await;
     harness.pay_charge(charge, amount(1_000)).await;
-    for value in [1, 299, 700] {
+    for (value, sent_back) in [(1, 1), (299, 300), (700, 1_000)] {
         let reference = fresh();
         let sent =
             harness.provider().refund(refund_order(reference, &ticket, value)).await.expect("a report");
@@ -405,9 +405,12 @@ pub async fn a_charge_is_refunded_in_parts_and_in_full(harness: &dyn ProviderHar
         let report = refund_report(harness, reference, &sent.provider_id, value).await;
         assert_eq!((&report.provider_id, report.progress), (&sent.provider_id, Progress::Completed));
         assert_eq!(harness.executed(reference).await, 1);
+        let report = charge_report(harness, charge, &ticket.provider_id, 1_000).await;
+        assert_eq!(report.refunded, cents(sent_back), "what went back shows on the charge");
     }
     let report = charge_report(harness, charge, &ticket.provider_id, 1_000).await;
     assert_eq!(report.payments.len(), 1, "a refunded charge has still been paid");
+    assert_eq!(report.refunded, cents(1_000));
 }
 
 /// Refunds never sum above what was paid.

@@ -21,6 +21,9 @@ use crate::time::Timestamp;
 /// How long a QR code lives when nothing else is asked for.
 pub const DEFAULT_EXPIRES_IN: Duration = Duration::from_mins(50);
 
+/// The shortest a QR code may live.
+pub const MIN_EXPIRES_IN: Duration = Duration::from_mins(1);
+
 /// The longest a QR code may live: 30 days.
 pub const MAX_EXPIRES_IN: Duration = Duration::from_hours(30 * 24);
 
@@ -140,8 +143,8 @@ impl Charge {
         Reference(self.id.0)
     }
 
-    /// What the provider is asked to make.
-    pub fn order(&self) -> ChargeOrder {
+    /// What the provider is asked to make when it is asked at `now`: a QR code that ends when this charge does.
+    pub fn order_at(&self, now: Timestamp) -> ChargeOrder {
         ChargeOrder {
             reference: self.reference(),
             resource: self.resource(),
@@ -149,7 +152,7 @@ impl Charge {
             payer: self.payer.clone(),
             payer_email: self.payer_email.clone(),
             payer_question: self.payer_question.clone(),
-            expires_in: self.expires_at.since(self.created_at),
+            expires_in: self.expires_at.since(now).max(MIN_EXPIRES_IN),
         }
     }
 

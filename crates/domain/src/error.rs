@@ -104,10 +104,10 @@ pub enum ServiceError {
         message: String,
     },
     /// Nothing was sent to the provider; try again later.
-    #[error("the settlement provider can't be reached; nothing was sent")]
+    #[error("the settlement provider is not available; nothing was done")]
     ProviderUnavailable,
     /// The provider answered with something unusable, or with nothing in time; for charges only.
-    #[error("the settlement provider did not answer in time")]
+    #[error("the settlement provider gave no usable answer; the same request can be sent again")]
     ProviderTimeout,
     /// Too many others were changing the same record.
     #[error("too many concurrent changes of the same record")]

@@ -176,6 +176,8 @@ pub struct ChargeReport {
     pub provider_id: ProviderId,
     /// Every PIX received on it, in the provider's order.
     pub payments: Vec<Payment>,
+    /// How much of the payments the provider says went back, whoever sent it back.
+    pub refunded: Cents,
     /// Whether the provider has removed it.
     pub canceled: bool,
     /// The whole answer.

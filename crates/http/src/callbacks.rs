@@ -21,10 +21,11 @@ pub(crate) async fn receive(mut call: Call) -> Answer {
     if !bool::from(secret.as_bytes().ct_eq(call.state.config.callback_secret.as_bytes())) {
         return Err(ApiError::not_found());
     }
+    let text = call.text().await?;
+    // After the body, so that nobody holds a place by sending slowly.
     let Ok(permit) = call.state.callbacks.clone().try_acquire_owned() else {
         return Err(ApiError::overloaded());
     };
-    let text = call.text().await?;
     let Some(reference) = reference(&text)? else { return Ok(received()) };
     let transactions = call.state.services.transactions.clone();
     let learnt = call
@@ -42,8 +43,9 @@ pub(crate) async fn receive(mut call: Call) -> Answer {
             tracing::warn!(%error, "a callback could not be checked");
             Err(ApiError::provider_unavailable())
         }
-        Ok(Some(ProviderAnswer::Known(_) | ProviderAnswer::NotKnown) | None)
-        | Err(ServiceError::NotFound) => Ok(received()),
+        // The one who calls back about a record of ours knows it, so asking again later will tell more.
+        Ok(Some(ProviderAnswer::NotKnown)) => Err(ApiError::provider_unavailable()),
+        Ok(Some(ProviderAnswer::Known(_)) | None) | Err(ServiceError::NotFound) => Ok(received()),
         Err(error) => Err(error.into()),
     }
 }

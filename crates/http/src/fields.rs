@@ -86,6 +86,12 @@ impl<'a> Form<'a> {
         self.fields.get(name).copied()
     }
 
+    /// The text of an optional field, `null` when there is nothing: for v2 that is PHP's `false` too.
+    fn json(&self, name: &str) -> &'a str {
+        let text = self.raw(name).map_or("null", RawValue::get);
+        if self.mode == Mode::Liberal && text == "false" { "null" } else { text }
+    }
+
     /// Whether the field is there at all.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.fields.contains_key(name)
@@ -94,7 +100,7 @@ impl<'a> Form<'a> {
     /// The fields of an object within this one. An absent object has none.
     pub(crate) fn child(&self, name: &'static str, problems: &mut Problems) -> Result<Self, ApiError> {
         let of = |fields, wrong| Self { mode: self.mode, within: name, fields, wrong };
-        let text = self.raw(name).map_or("null", RawValue::get);
+        let text = self.json(name);
         if text.starts_with('{') {
             return Ok(of(body::object(text)?, false));
         }
@@ -107,7 +113,7 @@ impl<'a> Form<'a> {
     }
 
     fn text(&self, name: &str, problems: &mut Problems) -> Text {
-        let text = self.raw(name).map_or("null", RawValue::get);
+        let text = self.json(name);
         match text.chars().next() {
             Some('n') | None => Text::Absent,
             Some('"') => match serde_json::from_str::<String>(text) {
@@ -122,9 +128,7 @@ impl<'a> Form<'a> {
                     Text::Wrong
                 }
             },
-            Some(_) if self.mode == Mode::Liberal && text.bytes().all(|byte| byte.is_ascii_digit()) => {
-                Text::Given(text.to_owned())
-            }
+            Some(_) if self.mode == Mode::Liberal && is_integer(text) => Text::Given(text.to_owned()),
             Some(_) => {
                 problems.add(&self.path(name), INVALID_TYPE, "must be a string");
                 Text::Wrong
@@ -190,7 +194,7 @@ impl<'a> Form<'a> {
         bounds: std::ops::RangeInclusive<u64>,
         problems: &mut Problems,
     ) -> Option<u64> {
-        let text = self.raw(name).map_or("null", RawValue::get);
+        let text = self.json(name);
         let digits = match self.mode {
             Mode::Strict => text,
             Mode::Liberal => text.trim_matches('"'),
@@ -209,12 +213,16 @@ impl<'a> Form<'a> {
 
     /// Notes a problem unless the field is absent, `null`, or an empty array.
     pub(crate) fn refuse_unless_empty(&self, name: &str, message: &str, problems: &mut Problems) {
-        let text = self.raw(name).map_or("null", RawValue::get);
+        let text = self.json(name);
         let empty = text == "null" || is_empty_array(text) || (self.mode == Mode::Liberal && text == "\"\"");
         if !empty {
             problems.add(&self.path(name), "not_supported", message);
         }
     }
+}
+
+fn is_integer(text: &str) -> bool {
+    text.strip_prefix('-').unwrap_or(text).bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn is_empty_array(text: &str) -> bool {
@@ -298,9 +306,12 @@ mod tests {
     fn v2_takes_numbers_for_texts_and_v1_does_not() {
         assert_eq!(external_id("42", Mode::Liberal), Ok(Some("42".into())));
         assert_eq!(external_id("42", Mode::Strict), Err("external_id must be a string".into()));
+        assert_eq!(external_id("-5", Mode::Liberal), Ok(Some("-5".into())));
         assert_eq!(external_id("\"\"", Mode::Liberal), Ok(None));
+        assert_eq!(external_id("false", Mode::Liberal), Ok(None));
+        assert_eq!(external_id("false", Mode::Strict), Err("external_id must be a string".into()));
         assert_eq!(external_id("null", Mode::Strict), Ok(None));
-        for json in ["1.5", "-1", "true", "{}", "[]"] {
+        for json in ["1.5", "true", "{}", "[]"] {
             assert!(external_id(json, Mode::Liberal).is_err(), "{json}");
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pix_domain::charges::service::CreateCharge;
-use pix_domain::charges::{DEFAULT_EXPIRES_IN, MAX_EXPIRES_IN};
+use pix_domain::charges::{DEFAULT_EXPIRES_IN, MAX_EXPIRES_IN, MIN_EXPIRES_IN};
 use pix_domain::credentials::service::Caller;
 use pix_domain::ids::ChargeId;
 use pix_domain::invalid::Invalid;
@@ -20,9 +20,6 @@ use pix_domain::withdrawals::service::CreateWithdrawal;
 use crate::error::ApiError;
 use crate::fields::{Form, Mode, Problems};
 
-/// The shortest time a QR code may live.
-const MIN_EXPIRES_IN: Duration = Duration::from_mins(1);
-
 /// The body of a charge.
 pub(crate) fn charge(
     body: &str,
@@ -36,7 +33,7 @@ pub(crate) fn charge(
     let external_id = external_id(&form, &mut problems);
     let payer_form = form.child("payer", &mut problems)?;
     let payer = party(&payer_form, "document", &mut problems);
-    let payer_email = payer_form.optional("email", Email::parse_optional, &mut problems);
+    let payer_email = payer_form.optional("email", |text| email(text, mode), &mut problems);
     let payer_question = form.optional("payerQuestion", PayerQuestion::parse_optional, &mut problems);
     let postback_url = form.optional("postbackUrl", PostbackUrl::parse_optional, &mut problems);
     let bounds = MIN_EXPIRES_IN.as_secs()..=MAX_EXPIRES_IN.as_secs();
@@ -152,6 +149,14 @@ fn party(form: &Form<'_>, document: &str, problems: &mut Problems) -> Party {
     }
 }
 
+/// Clients of v2 send fillers: what is no address is left out, since a charge doesn't need one.
+fn email(text: &str, mode: Mode) -> Result<Option<Email>, Invalid> {
+    match (Email::parse_optional(text), mode) {
+        (Err(_filler), Mode::Liberal) => Ok(None),
+        (parsed, _) => parsed,
+    }
+}
+
 fn optional_document(text: &str) -> Result<Option<Document>, Invalid> {
     match Document::parse(text) {
         Err(invalid) if invalid.code == Invalid::REQUIRED => Ok(None),
@@ -180,6 +185,8 @@ mod tests {
             r#"{"amount":15.55,"payer":{"document":"000.000.000-00"},"split":null,"expiration":"300"}"#,
             r#"{"amount":15.55,"payer":{"document":12345678909},"external_id":null,"payerQuestion":"ok?"}"#,
             r#"{"amount":15.55,"payer":[]}"#,
+            r#"{"amount":15.55,"payer":false,"split":false,"postbackUrl":false,"external_id":-5}"#,
+            r#"{"amount":15.55,"payer":{"name":false,"email":"none","document":false},"expiration":false}"#,
         ] {
             let command = charge(body, Mode::Liberal, &caller(), None).unwrap();
             assert_eq!(command.amount.cents().get(), 1555, "{body}");

@@ -109,6 +109,8 @@ fn app(
         .service(get("/health/ready", read().to(health::ready)))
         .default_service(web::to(not_found))
         .wrap(middleware::from_fn(edge::edge))
+        // Base URLs are configured with a slash at the end, and joined to paths that begin with one.
+        .wrap(middleware::NormalizePath::trim())
 }
 
 /// GET and HEAD.

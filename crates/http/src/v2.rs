@@ -23,9 +23,12 @@ fn own_name(external_id: &ExternalId, given: bool) -> &str {
 
 /// The `pix_id` of a body, in either of its spellings.
 fn pix_id(form: &Form<'_>, problems: &mut Problems) -> Option<String> {
-    let name = if form.has("pix_id") { "pix_id" } else { "pix_Id" };
-    let id = form.optional(name, |text| Ok(Some(text.trim().to_owned())), problems);
-    if id.as_ref().is_none_or(String::is_empty) {
+    let mut read = |name| {
+        let text = form.optional(name, |text| Ok(Some(text.trim().to_owned())), problems);
+        text.filter(|text| !text.is_empty())
+    };
+    let id = read("pix_id").or_else(|| read("pix_Id"));
+    if id.is_none() {
         problems.add("pix_id", "required", "pix_id is required");
         return None;
     }

@@ -248,3 +248,10 @@ table! {
         created_at -> Instant,
     }
 }
+
+table! {
+    facts (name) {
+        name -> Text,
+        value -> Text,
+    }
+}

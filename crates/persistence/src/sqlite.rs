@@ -26,6 +26,7 @@ mod books;
 mod charges;
 mod connection;
 mod error;
+mod facts;
 mod follow_ups;
 mod open;
 mod page;

@@ -395,3 +395,13 @@ async fn a_text_that_only_looks_like_a_pix_id_finds_no_receipt() {
     assert_eq!(place.store.locate(Uuid::nil()).await, Ok(None));
     assert_eq!(ChargeStore::find_by_external_id(&*place.store, owner, &name("x")).await, Ok(None));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fact_of_the_deployment_is_kept_until_another_takes_its_place() {
+    let place = place();
+    assert_eq!(place.store.fact("provider").await, Ok(None));
+    for value in ["one", "other"] {
+        place.store.keep_fact("provider", value.to_owned()).await.unwrap();
+        assert_eq!(open(&place.path).fact("provider").await, Ok(Some(value.to_owned())));
+    }
+}

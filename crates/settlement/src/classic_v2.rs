@@ -16,8 +16,9 @@ use pix_domain::provider::{
     RefundOrder, SettlementProvider, Ticket,
 };
 use reqwest::{Client, Url};
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
+use tokio::time::Instant;
 
 use crate::bulkhead::Bulkhead;
 use crate::classify::{Operation, Refusal, Verdict, classify};
@@ -31,12 +32,18 @@ const CHARGE_PATH: &str = "/v2/pix/qrcode";
 const PAYMENT_PATH: &str = "/v2/pix/payment";
 const REFUND_PATH: &str = "/v2/pix/refund";
 const CONSULT_PATH: &str = "/v2/consult-transaction";
+const TOO_LATE: &str = "too late to send";
 
 /// A settlement provider that speaks the classic v2 contract.
 pub struct ClassicV2Provider {
     name: String,
     base: Url,
     callback_url: Option<String>,
+    /// What of the callback URL must not be shown.
+    callback_secret: Option<SecretString>,
+    /// How long after its begin an operation may still send something, so that it ends within
+    /// [`ClassicV2Config::longest_operation`].
+    send_within: Duration,
     http: Client,
     tokens: Tokens,
     bulkhead: Bulkhead,
@@ -62,6 +69,8 @@ impl ClassicV2Provider {
             total_timeout: config.call_timeout,
         })?;
         let bulkhead = Bulkhead::new(&config);
+        let callback_secret = config.callback_secret().map(SecretString::from);
+        let send_within = config.longest_operation().saturating_sub(config.call_timeout);
         let tokens = Tokens::new(
             http.clone(),
             at(&base, TOKEN_PATH),
@@ -73,6 +82,8 @@ impl ClassicV2Provider {
             name: config.name,
             base,
             callback_url: config.callback_base,
+            callback_secret,
+            send_within,
             http,
             tokens,
             bulkhead,
@@ -87,6 +98,7 @@ impl ClassicV2Provider {
         reference: Reference,
         body: &(impl Serialize + Sync),
     ) -> Result<Option<String>, ProviderError> {
+        let deadline = Instant::now() + self.send_within;
         let Ok(body) = serde_json::to_string(body) else {
             return Err(self.unavailable("the request can't be written"));
         };
@@ -94,16 +106,23 @@ impl ClassicV2Provider {
             return Err(self.unavailable("too many calls are under way"));
         };
         let token = self.tokens.get(None).await.map_err(|why| self.unavailable(&why))?;
-        let mut heard = self.post(operation, &token, body.clone()).await;
+        let mut heard = self.post(operation, &token, body.clone(), deadline).await;
         if matches!(heard, Ok(Answer { status: 401, .. })) {
             // Not executed, by what 401 means; so it may be asked again, once.
             let token = self.tokens.get(Some(&token)).await.map_err(|why| self.unavailable(&why))?;
-            heard = self.post(operation, &token, body).await;
+            heard = self.post(operation, &token, body, deadline).await;
         }
         self.judge(operation, reference, heard)
     }
 
-    async fn post(&self, operation: Operation, token: &Token, body: String) -> Result<Answer, Fault> {
+    /// One POST, unless it is too late for one: what is not known is asked about as if all had ended by then.
+    async fn post(
+        &self,
+        operation: Operation,
+        token: &Token,
+        body: String,
+        deadline: Instant,
+    ) -> Result<Answer, Fault> {
         let path = match operation {
             Operation::CreateCharge => CHARGE_PATH,
             Operation::SendPayment => PAYMENT_PATH,
@@ -111,6 +130,9 @@ impl ClassicV2Provider {
             Operation::ConsultCharge | Operation::ConsultPayment | Operation::ConsultRefund => CONSULT_PATH,
         };
         let request = self.http.post(at(&self.base, path)).bearer_auth(token.secret.expose_secret());
+        if Instant::now() >= deadline {
+            return Err(Fault::NotWritten(TOO_LATE.to_owned()));
+        }
         post(request, body).await
     }
 
@@ -132,18 +154,25 @@ impl ClassicV2Provider {
             (Verdict::Done, Ok(Answer { json: Some(body), .. })) => Ok(Some(body)),
             (Verdict::NotKnown, _) => Ok(None),
             (Verdict::NotDone, _) => Err(self.unavailable(&why)),
-            (Verdict::Rejected, Ok(answer)) => match Refusal::read(&answer) {
-                Some(Refusal { code, message }) => {
-                    tracing::info!(provider = %self.name, operation = operation.name(), %reference, %code, "refused");
-                    let body = ProviderBody(answer.json.unwrap_or_default());
-                    Err(ProviderError::Rejected { code, message, body })
+            (Verdict::Rejected, Ok(mut answer)) => {
+                answer.json = answer.json.map(|text| read::hide(&text, self.secret()));
+                match Refusal::read(&answer) {
+                    Some(Refusal { code, message }) => {
+                        tracing::info!(provider = %self.name, operation = operation.name(), %reference, %code, "refused");
+                        let body = ProviderBody(answer.json.unwrap_or_default());
+                        Err(ProviderError::Rejected { code, message, body })
+                    }
+                    None => Err(self.indeterminate(operation, reference, &why)),
                 }
-                None => Err(self.indeterminate(operation, reference, &why)),
-            },
+            }
             (Verdict::Done | Verdict::Rejected | Verdict::Unknown, _) => {
                 Err(self.indeterminate(operation, reference, &why))
             }
         }
+    }
+
+    fn secret(&self) -> Option<&str> {
+        self.callback_secret.as_ref().map(ExposeSecret::expose_secret)
     }
 
     fn unavailable(&self, why: &str) -> ProviderError {
@@ -167,7 +196,7 @@ impl ClassicV2Provider {
         let reference = expected.reference;
         let unclear = |why: &str| self.indeterminate(operation, reference, why);
         let text = self.call(operation, reference, body).await?.ok_or_else(|| unclear("no answer"))?;
-        read::outgoing(text, &expected, direction).map_err(unclear)
+        read::outgoing(&text, &expected.hiding(self.secret()), direction).map_err(unclear)
     }
 
     async fn consult_outgoing(
@@ -180,7 +209,8 @@ impl ClassicV2Provider {
         else {
             return Ok(None);
         };
-        let report = read::outgoing(text, &Expected::answer_to(inquiry), direction);
+        let expected = Expected::answer_to(inquiry).hiding(self.secret());
+        let report = read::outgoing(&text, &expected, direction);
         report.map(Some).map_err(|why| self.indeterminate(operation, inquiry.reference, why))
     }
 }
@@ -199,8 +229,8 @@ impl SettlementProvider for ClassicV2Provider {
         let unclear = |why: &str| self.indeterminate(OPERATION, order.reference, why);
         let body = wire::ChargeBody::of(&order, self.callback_url.as_deref());
         let text = self.call(OPERATION, order.reference, &body).await?.ok_or_else(|| unclear("no answer"))?;
-        let expected = Expected::made(order.reference, order.amount, None);
-        read::ticket(text, &expected).map_err(unclear)
+        let expected = Expected::made(order.reference, order.amount, None).hiding(self.secret());
+        read::ticket(&text, &expected).map_err(unclear)
     }
 
     async fn send_payment(&self, order: PaymentOrder) -> Result<OutgoingReport, ProviderError> {
@@ -221,7 +251,7 @@ impl SettlementProvider for ClassicV2Provider {
         else {
             return Ok(None);
         };
-        let report = read::charge(text, &Expected::answer_to(&inquiry));
+        let report = read::charge(&text, &Expected::answer_to(&inquiry).hiding(self.secret()));
         report.map(Some).map_err(|why| self.indeterminate(OPERATION, inquiry.reference, why))
     }
 
@@ -240,7 +270,31 @@ impl SettlementProvider for ClassicV2Provider {
 
 #[cfg(test)]
 mod tests {
+    use pix_simulator::{Simulator, SimulatorConfig};
+    use serde_json::json;
+    use uuid::Uuid;
+
     use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn past_its_time_an_operation_sends_nothing() {
+        let simulator = Simulator::start(SimulatorConfig::default()).await.unwrap();
+        let config = ClassicV2Config::new(simulator.base_url(), "simulator", "simulator-secret".into());
+        let (longest, call_timeout) = (config.longest_operation(), config.call_timeout);
+        let mut provider = ClassicV2Provider::new(config).unwrap();
+        assert_eq!(provider.send_within + call_timeout, longest);
+        let reference = Reference(Uuid::from_u128(1));
+        let body = json!({"amount": 1, "external_id": reference.to_string(), "creditParty": {"key": "a"}});
+        let question = json!({"external_id": reference.to_string()});
+
+        let in_time = std::mem::take(&mut provider.send_within);
+        let late = provider.call(Operation::SendPayment, reference, &body).await;
+        assert_eq!(late, Err(provider.unavailable("too late to send")));
+        provider.send_within = in_time;
+        assert_eq!(provider.call(Operation::ConsultPayment, reference, &question).await, Ok(None));
+        provider.call(Operation::SendPayment, reference, &body).await.unwrap();
+        assert!(provider.call(Operation::ConsultPayment, reference, &question).await.unwrap().is_some());
+    }
 
     #[test]
     fn paths_follow_the_path_of_the_base_url() {

@@ -59,6 +59,8 @@ enum Body {
     Error,
     /// An error of the contract with this code.
     Code(&'static str),
+    /// An error of the contract whose code says that it was asked for before.
+    Repeated,
 }
 
 /// What that proves.
@@ -103,6 +105,8 @@ const TABLE: &[Line] = &[
     line(ALL, Heard::Status(401, Body::Any), Verdict::NotDone),
     // Contract: success is exactly 200.
     line(ALL, Heard::Status(200, Body::Object), Verdict::Done),
+    // A refusal of what was asked for before says nothing of what became of it then.
+    line(SENDS, Heard::Status(406, Body::Repeated), Verdict::Unknown),
     // Contract: 406, and only 406, is a final refusal of a payment or refund.
     line(SENDS, Heard::Status(406, Body::Error), Verdict::Rejected),
     // Contract: what is wrong with a charge is said by these. No money moves by one.
@@ -116,6 +120,9 @@ const TABLE: &[Line] = &[
     // proxy on the way answers 404 too.
     line(CONSULTS, Heard::Status(404, Body::Code("not_found")), Verdict::NotKnown),
 ];
+
+/// What codes contain that say that something was asked for before.
+const REPEATED: &[&str] = &["duplicate", "conflict", "already"];
 
 const fn line(operations: &'static [Operation], heard: Heard, verdict: Verdict) -> Line {
     Line { operations, heard, verdict }
@@ -135,6 +142,10 @@ fn fits(expected: &Heard, heard: &Result<Answer, Fault>) -> bool {
             Body::Object => answer.json.as_deref().is_some_and(is_object),
             Body::Error => Refusal::read(answer).is_some(),
             Body::Code(code) => Refusal::read(answer).is_some_and(|refusal| refusal.code == *code),
+            Body::Repeated => Refusal::read(answer).is_some_and(|refusal| {
+                let code = refusal.code.to_ascii_lowercase();
+                REPEATED.iter().any(|word| code.contains(word))
+            }),
         },
         _ => false,
     }
@@ -244,6 +255,25 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_refusal_of_what_was_sent_before_does_not_say_that_it_did_not_happen() {
+        for operation in SENDS.iter().copied() {
+            for code in [
+                "duplicate",
+                "DUPLICATED_EXTERNAL_ID",
+                "external_id_conflict",
+                "AlreadyPaid",
+                "x.already-done",
+            ] {
+                assert_eq!(classify(operation, &Ok(error(406, code))), Verdict::Unknown, "{code}");
+            }
+            for code in ["invalid_key", "insufficient_funds", "duplic", "ready"] {
+                assert_eq!(classify(operation, &Ok(error(406, code))), Verdict::Rejected, "{code}");
+            }
+        }
+        assert_eq!(classify(Operation::CreateCharge, &Ok(error(406, "duplicate"))), Verdict::Rejected);
     }
 
     #[test]

@@ -39,10 +39,6 @@ pub const MAX_CHARGES: usize = 64;
 pub const MAX_CONSULTS: usize = 32;
 /// The most calls of one class that may be made at once.
 pub const MAX_CONCURRENT_CALLS: usize = 4_096;
-/// After how long "not known" proves that the provider never took a payment, by default. The contract makes the
-/// provider answer for a reference as soon as it has taken the request, so all that is left to wait for is a request
-/// that is still under way.
-pub const DEFAULT_NOT_FOUND_IS_PROOF_AFTER: Duration = Duration::from_mins(5);
 
 /// How the classic v2 provider is reached. Make one with [`ClassicV2Config::new`], then change what differs.
 #[derive(Clone)]
@@ -73,7 +69,12 @@ pub struct ClassicV2Config {
     pub max_charges: usize,
     /// How many questions are asked at once; [`MAX_CONSULTS`] by default.
     pub max_consults: usize,
-    /// After how long "not known" is proof; [`DEFAULT_NOT_FOUND_IS_PROOF_AFTER`] by default, `None` for never.
+    /// After how long "not known" proves that the provider never took a payment; `None`, never, by default.
+    ///
+    /// The contract says how to ask by the provider's id, which is not known of what got no answer; asking by our
+    /// `external_id` is an extension. So set it only for a provider that documents looking a payment up by
+    /// `external_id`, and that it finds one from the moment it has taken the request: then all that is left to wait
+    /// for is a request that is still under way, and it must be at least [`ClassicV2Config::longest_operation`].
     pub not_found_is_proof_after: Option<Duration>,
 }
 
@@ -119,7 +120,7 @@ impl ClassicV2Config {
             max_sends: MAX_SENDS,
             max_charges: MAX_CHARGES,
             max_consults: MAX_CONSULTS,
-            not_found_is_proof_after: Some(DEFAULT_NOT_FOUND_IS_PROOF_AFTER),
+            not_found_is_proof_after: None,
         }
     }
 
@@ -134,6 +135,13 @@ impl ClassicV2Config {
     pub fn longest_operation(&self) -> Duration {
         let once = self.token_timeout.saturating_add(self.call_timeout);
         self.queue_wait.saturating_add(once).saturating_add(once)
+    }
+
+    /// What of the callback URL nobody else may know: its last path segment.
+    pub(crate) fn callback_secret(&self) -> Option<String> {
+        let url = Url::parse(self.callback_base.as_deref()?).ok()?;
+        let secret = url.path_segments()?.rfind(|segment| !segment.is_empty())?;
+        Some(secret.to_owned())
     }
 
     /// The URL that paths are appended to.
@@ -260,9 +268,9 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_acceptable() {
+    fn the_defaults_are_acceptable_and_take_not_known_for_no_proof() {
         config().validate().unwrap();
-        assert_eq!(config().not_found_is_proof_after, Some(Duration::from_mins(5)));
+        assert_eq!(config().not_found_is_proof_after, None);
     }
 
     #[test]
@@ -307,9 +315,22 @@ mod tests {
     }
 
     #[test]
+    fn the_secret_of_the_callback_url_is_its_last_segment() {
+        let secret =
+            |url: &str| ClassicV2Config { callback_base: Some(url.into()), ..config() }.callback_secret();
+        let expected = Some("s3cret".to_owned());
+        assert_eq!(secret("https://gateway.example.com/callbacks/s3cret"), expected);
+        assert_eq!(secret("https://gateway.example.com/s3cret/"), expected);
+        assert_eq!(secret("https://gateway.example.com/callbacks/s3cret?x=1"), expected);
+        assert_eq!(secret("https://gateway.example.com"), None);
+        assert_eq!(config().callback_secret(), None);
+    }
+
+    #[test]
     fn not_known_is_no_proof_while_a_call_may_still_be_under_way() {
         let short = Some(Duration::from_secs(51));
         assert_eq!(refused(|config| config.not_found_is_proof_after = short), "not_found_is_proof_after");
-        ClassicV2Config { not_found_is_proof_after: None, ..config() }.validate().unwrap();
+        let long = config().longest_operation();
+        ClassicV2Config { not_found_is_proof_after: Some(long), ..config() }.validate().unwrap();
     }
 }

@@ -7,7 +7,7 @@ use reqwest::{Client, Url};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use tokio::sync::Mutex;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::classify::is_object;
 use crate::http::{Answer, Fault, post};
@@ -21,6 +21,7 @@ const MAX_MARGIN: Duration = Duration::from_mins(1);
 const MARGIN_DIVISOR: u32 = 5;
 /// The longest token that fits a header every server takes.
 const MAX_TOKEN_BYTES: usize = 8 * 1024;
+const TOO_LATE: &str = "there was no token in time";
 const REQUEST_BODY: &str = r#"{"grant_type":"client_credentials"}"#;
 
 /// A token, and which of all tokens it is.
@@ -69,10 +70,14 @@ impl Tokens {
         Self { http, url, client_id, client_secret, timeout, state: Mutex::default() }
     }
 
-    /// A token; never `refused`, nor one that is older. The error is why there is none.
+    /// A token; never `refused`, nor one that is older. The error is why there is none. It takes no longer than the
+    /// timeout, waiting for others who ask included.
     pub(crate) async fn get(&self, refused: Option<&Token>) -> Result<Token, String> {
         let asked_at = Instant::now();
-        let mut state = self.state.lock().await;
+        let deadline = asked_at + self.timeout;
+        let Ok(mut state) = timeout_at(deadline, self.state.lock()).await else {
+            return Err(TOO_LATE.to_owned());
+        };
         if let Some(held) = &state.held
             && refused.is_none_or(|refused| refused.generation < held.token.generation)
             && Instant::now() < held.usable_until
@@ -85,7 +90,7 @@ impl Tokens {
             return Err(failure.why.clone());
         }
         state.held = None;
-        match self.ask().await {
+        match timeout_at(deadline, self.ask()).await.unwrap_or_else(|_late| Err(TOO_LATE.to_owned())) {
             Ok((secret, usable_for)) => {
                 state.generations = state.generations.saturating_add(1);
                 let token = Token { secret, generation: state.generations };
@@ -143,6 +148,7 @@ fn read(answer: &Answer) -> Option<(SecretString, Duration)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::{HttpClientConfig, Trust, http_client};
 
     fn lifetime(json: &str) -> Option<u64> {
         read(&Answer { status: 200, json: Some(json.to_owned()) }).map(|(_, usable)| usable.as_secs())
@@ -155,6 +161,33 @@ mod tests {
         assert_eq!(lifetime(r#"{"access_token":"t","expires_in":0}"#), Some(0));
         assert_eq!(lifetime(r#"{"access_token":"t"}"#), Some(240));
         assert_eq!(lifetime(r#"{"access_token":"t","expires_in":18446744073709551615}"#), Some(86_340));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_for_others_and_asking_take_no_longer_than_the_timeout() {
+        const TIMEOUT: Duration = Duration::from_secs(10);
+        // It never answers.
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = Url::parse(&format!("http://{}", silent.local_addr().unwrap())).unwrap();
+        let http = http_client(&HttpClientConfig {
+            https_only: false,
+            trust: Trust::Nobody,
+            connect_timeout: TIMEOUT,
+            total_timeout: TIMEOUT,
+        });
+        let http = http.unwrap();
+        for others_take in [Duration::ZERO, Duration::from_secs(9), Duration::from_hours(1)] {
+            let tokens = Tokens::new(http.clone(), url.clone(), "id".into(), "secret".into(), TIMEOUT);
+            let (begin, others) = (Instant::now(), tokens.state.lock().await);
+            let others = async {
+                tokio::time::sleep(others_take).await;
+                drop(others);
+            };
+            let ours = async { (tokens.get(None).await.map(drop), begin.elapsed()) };
+            let ((asked, took), ()) = tokio::join!(ours, others);
+            assert!(asked.is_err());
+            assert!(took < TIMEOUT + Duration::from_millis(100), "{others_take:?}: {took:?}");
+        }
     }
 
     #[test]

@@ -17,6 +17,8 @@ use pix_simulator::{LogEntry, LogEvent, Simulator, SimulatorConfig};
 use reqwest::Client;
 use serde_json::{Value, json};
 
+const PROOF_AFTER: Duration = Duration::from_mins(5);
+
 struct SimulatorHarness {
     simulator: Simulator,
     provider: Arc<ClassicV2Provider>,
@@ -41,7 +43,9 @@ async fn harness() -> SimulatorHarness {
 }
 
 fn adapter(base_url: &str) -> Arc<ClassicV2Provider> {
-    let config = ClassicV2Config::new(base_url, "simulator", "simulator-secret".into());
+    let mut config = ClassicV2Config::new(base_url, "simulator", "simulator-secret".into());
+    // The simulator is asked by `external_id` too.
+    config.not_found_is_proof_after = Some(PROOF_AFTER);
     Arc::new(ClassicV2Provider::new(config).unwrap())
 }
 

@@ -174,9 +174,10 @@ impl Desk {
 
     /// Carries a decision out. True when it was new.
     pub(crate) fn carry_out(&mut self, decision: Decision) -> Result<(Subject, bool), Refusal> {
-        let (subject, mut entry) = match decision {
+        let (subject, mut entry, new) = match decision {
             Decision::Known(subject) => return Ok((subject, false)),
-            Decision::New(subject, entry) => (subject, entry),
+            Decision::Repeated(subject, entry) => (subject, entry, false),
+            Decision::New(subject, entry) => (subject, entry, true),
         };
         entry.seq = self.next_seq;
         entry.at = self.now;
@@ -189,7 +190,7 @@ impl Desk {
             self.broken = true;
             return Err(closed());
         }
-        Ok((subject, true))
+        Ok((subject, new))
     }
 
     /// Has a callback sent once this job is durable. False when the transaction has no address for one.

@@ -20,7 +20,8 @@
 //! ```
 //!
 //! - A repeated `external_id` answers the first transaction in its present state and has no second effect; with
-//!   another amount (or key, or charge) it is a 409. Charges, payments and refunds count apart.
+//!   another amount (or key, or charge) it is a 409. Charges, payments and refunds count apart. That a payment or refund
+//!   was asked for again stands in the log.
 //! - `consult-transaction` by `external_id` is an extension to the family's contract: it finds what became of a request
 //!   whose answer was lost. When one reference names several kinds, `transactionType` (`RECEIVEPIX`, `PAYMENT`,
 //!   `REFUND`) says which is meant; without it that is a 409. A finished refund is `COMPLETED` in the answer of

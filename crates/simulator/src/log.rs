@@ -29,6 +29,8 @@ pub enum LogEvent {
     PaymentAccepted,
     /// A payment was taken on and made at once: money left.
     PaymentExecuted,
+    /// A payment was asked for again under its reference. Nothing moved, and the state is not changed by it.
+    PaymentRepeated,
     /// An accepted payment was made: money left.
     PaymentSettled,
     /// An accepted payment was refused for good: nothing left.
@@ -39,6 +41,8 @@ pub enum LogEvent {
     RefundAccepted,
     /// A refund was taken on and made at once: money left.
     RefundExecuted,
+    /// A refund was asked for again under its reference. Nothing moved, and the state is not changed by it.
+    RefundRepeated,
     /// An accepted refund was made: money left.
     RefundSettled,
     /// An accepted refund was refused for good: nothing left.
@@ -78,7 +82,7 @@ pub struct LogEntry {
     pub transaction_id: String,
     /// The client's reference of the charge, payment or refund; empty when it gave none.
     pub external_id: String,
-    /// The amount this entry moved, set aside or let go, in centavos.
+    /// The amount this entry moved, set aside, let go or asked for again, in centavos.
     pub amount_cents: i64,
     /// The refund, in the entries of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -47,6 +47,8 @@ pub(crate) struct Subject {
 pub(crate) enum Decision {
     /// It was carried out before: nothing happens.
     Known(Subject),
+    /// It was carried out before: nothing happens, and this entry says that it was asked for again.
+    Repeated(Subject, Box<LogEntry>),
     /// It happens with this entry.
     New(Subject, Box<LogEntry>),
 }
@@ -229,7 +231,8 @@ impl Bank {
         let amount = Amount::required(request.amount.as_deref())?.0;
         let external_id = Reference::text(request.external_id.as_ref())?;
         if let Some((id, charge)) = self.charges.referred(&external_id) {
-            return known(Kind::Charge, id, charge.amount == amount);
+            same_body(charge.amount == amount)?;
+            return Ok(Decision::Known(Subject { kind: Kind::Charge, id: id.clone() }));
         }
         let expiration = request.expiration.unwrap_or(DEFAULT_EXPIRATION_SECONDS);
         if !(1..=MAX_EXPIRATION_SECONDS).contains(&expiration) {
@@ -294,7 +297,8 @@ impl Bank {
             .ok_or_else(|| Refusal::invalid("validation_failed", "creditParty.key is required"))?;
         if let Some((id, payment)) = self.payments.referred(&external_id) {
             let same = payment.amount == amount && payment.payee.key.as_ref() == Some(&key);
-            return known(Kind::Payment, id, same);
+            same_body(same)?;
+            return Ok(repeated(Kind::Payment, id, payment.entry(LogEvent::PaymentRepeated, id, amount)));
         }
         if key.to_ascii_lowercase().contains(REJECTED_KEY) {
             return Err(Refusal::rejected("invalid_key", "key not found"));
@@ -351,7 +355,8 @@ impl Bank {
         if let Some((id, refund)) = self.refunds.referred(&external_id) {
             let same = amount.is_none_or(|amount| amount == refund.amount)
                 && request.pix_id == refund.transaction_id;
-            return known(Kind::Refund, id, same);
+            same_body(same)?;
+            return Ok(repeated(Kind::Refund, id, refund.entry(LogEvent::RefundRepeated, id)));
         }
         let (charge_id, charge) = self
             .charges
@@ -418,6 +423,7 @@ impl Bank {
             }
             LogEvent::RefundAccepted | LogEvent::RefundExecuted => self.apply_refund(entry),
             LogEvent::RefundSettled | LogEvent::RefundRejected => self.apply_to_refund(entry),
+            LogEvent::PaymentRepeated | LogEvent::RefundRepeated => Ok(()),
         }
     }
 
@@ -800,11 +806,15 @@ fn decided(kind: Kind, id: &str, entry: LogEntry) -> Decision {
     Decision::New(Subject { kind, id: id.to_owned() }, Box::new(entry))
 }
 
-fn known(kind: Kind, id: &str, same: bool) -> Result<Decision, Refusal> {
+fn repeated(kind: Kind, id: &str, entry: LogEntry) -> Decision {
+    Decision::Repeated(Subject { kind, id: id.to_owned() }, Box::new(entry))
+}
+
+fn same_body(same: bool) -> Result<(), Refusal> {
     if !same {
         return Err(Refusal::conflict("external_id_conflict", "external_id was used with another body"));
     }
-    Ok(Decision::Known(Subject { kind, id: id.to_owned() }))
+    Ok(())
 }
 
 fn unknown(kind: Kind) -> Refusal {
@@ -871,7 +881,7 @@ mod tests {
 
     fn carry_out(bank: &mut Bank, decision: Decision, second: i64) -> Subject {
         match decision {
-            Decision::Known(subject) => subject,
+            Decision::Known(subject) | Decision::Repeated(subject, _) => subject,
             Decision::New(subject, mut entry) => {
                 entry.at = at(second);
                 bank.apply(&entry).unwrap();

@@ -257,3 +257,9 @@ CREATE TABLE findings (
     PRIMARY KEY (integrator_id, number),
     UNIQUE (integrator_id, resource_kind, resource_id, code)
 ) STRICT, WITHOUT ROWID;
+
+-- What holds of the whole deployment, such as which provider the money is at.
+CREATE TABLE facts (
+    name TEXT NOT NULL PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;

@@ -39,7 +39,7 @@ async fn walk(config: &Config, folder: &std::path::Path) -> anyhow::Result<()> {
     config.simulator_listen = "127.0.0.1:0".parse()?;
     config.public_url = format!("http://{}", config.listen);
     let config = config.with_free_port()?;
-    let running = start(&config).await?;
+    let running = start(&config, false).await?;
     let walked = Walk::begin(&config, &running).await;
     let walked = match walked {
         Ok(walk) => walk.all(&running).await,

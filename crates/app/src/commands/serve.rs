@@ -32,7 +32,7 @@ pub struct Running {
 pub async fn run(config: Config, arguments: cli::Serve) -> anyhow::Result<ExitCode> {
     gateway::init_logging(&config)?;
     let config = config.with_free_port()?;
-    let running = start(&config).await?;
+    let running = start(&config, arguments.provider_changed).await?;
     println!("pix-gateway is listening on {}", running.url);
     if arguments.demo {
         print_demo(&config, &running).await?;
@@ -44,10 +44,12 @@ pub async fn run(config: Config, arguments: cli::Serve) -> anyhow::Result<ExitCo
 }
 
 /// Starts everything: store, provider (or the simulated one), HTTP interface, workers.
-pub async fn start(config: &Config) -> anyhow::Result<Running> {
+pub async fn start(config: &Config, provider_changed: bool) -> anyhow::Result<Running> {
     let store = Arc::new(gateway::open_store(config)?);
     let lock = gateway::lock(&config.database.beside(gateway::LOCK_ENDING))?;
     let keys = gateway::secrets(config)?;
+    let name = config.provider.as_ref().map_or(gateway::SIMULATED.to_owned(), gateway::provider_name);
+    gateway::bind_provider(&store, &name, provider_changed).await?;
     let (settings, simulator) = if let Some(settings) = &config.provider {
         (settings.clone(), None)
     } else {

@@ -100,7 +100,8 @@ impl ChargeService {
         let again = command.clone();
         let new = command.named(self.ports.ids.next(), fees.version)?;
         let (integrator_id, id) = (new.integrator_id, new.id);
-        let order = state::begin(new.clone(), self.ports.clock.now()).charge().map(Charge::order);
+        let asked_at = self.ports.clock.now();
+        let order = state::begin(new.clone(), asked_at).charge().map(|charge| charge.order_at(asked_at));
         let Some(order) = order else { return Err(ServiceError::NotFound) };
 
         let answer = self.ports.provider.create_charge(order).await;
@@ -167,7 +168,7 @@ impl ChargeService {
             return Ok(charge);
         }
         let (integrator_id, id) = (charge.integrator_id, charge.id);
-        match self.ports.provider.create_charge(charge.order()).await {
+        match self.ports.provider.create_charge(charge.order_at(self.ports.clock.now())).await {
             Ok(ticket) => {
                 self.advance(integrator_id, id, |charge, now| charge.confirm(ticket.clone(), now)).await
             }
@@ -254,13 +255,19 @@ impl ChargeService {
                 return Ok(charge);
             }
         }
+        // Read again: a refund of ours may have begun since.
+        charge = self.get(charge.integrator_id, charge.id).await?;
+        if let Some(finding) = charge.refunded_elsewhere(report.refunded, self.ports.clock.now()) {
+            self.ports.apply_change(finding).await?;
+            return self.expire_if_over(charge, asked_at).await;
+        }
         for payment in &report.payments {
             charge = self.credit(charge, payment).await?;
         }
         if report.canceled {
             charge = self.advance(charge.integrator_id, charge.id, Charge::cancel).await?;
         }
-        if report.payments.is_empty() { self.expire_if_over(charge, asked_at).await } else { Ok(charge) }
+        self.expire_if_over(charge, asked_at).await
     }
 
     async fn expire_if_over(
@@ -277,8 +284,12 @@ impl ChargeService {
     async fn credit(&self, charge: Charge, payment: &Payment) -> Result<Charge, ServiceError> {
         let (integrator_id, id) = (charge.integrator_id, charge.id);
         let receipts = self.ports.stores.charges.receipts(integrator_id, id).await?;
-        if receipts.iter().any(|receipt| receipt.payment.key == payment.key) {
-            // Perhaps since `charge` was read.
+        if let Some(known) = receipts.iter().find(|receipt| receipt.payment.key == payment.key) {
+            if known.payment.amount != payment.amount {
+                let detail = "a PIX that is credited is now told with another amount";
+                self.tell(&charge, "receipt_changed", detail).await?;
+            }
+            // Perhaps credited since `charge` was read.
             return self.get(integrator_id, id).await;
         }
         let schedule = self.ports.stores.fees.version(integrator_id, charge.fee_version).await?;
@@ -292,7 +303,14 @@ impl ChargeService {
                 return Ok(charge);
             };
             match self.ports.stores.transitions.apply(transition).await {
-                Ok(()) | Err(ApplyError::Duplicate(UniqueKey::Receipt)) => {
+                Ok(()) => return self.get(integrator_id, id).await,
+                Err(ApplyError::Duplicate(UniqueKey::Receipt)) => {
+                    let receipts = self.ports.stores.charges.receipts(integrator_id, id).await?;
+                    if !receipts.iter().any(|receipt| receipt.payment.key == payment.key) {
+                        let detail =
+                            "a PIX that the provider tells of this charge is credited to another one";
+                        self.tell(&charge, "receipt_of_another_charge", detail).await?;
+                    }
                     return self.get(integrator_id, id).await;
                 }
                 Err(ApplyError::Stale | ApplyError::Store(StoreError::Unknown(_))) => {}
@@ -303,6 +321,12 @@ impl ChargeService {
             }
         }
         Err(ServiceError::Contention)
+    }
+
+    /// Tells an operator.
+    async fn tell(&self, charge: &Charge, code: &'static str, detail: &str) -> Result<(), ServiceError> {
+        let finding = charge.receipt_differs(code, detail, self.ports.clock.now());
+        self.ports.apply_change(finding).await.map(|_| ())
     }
 
     async fn advance(

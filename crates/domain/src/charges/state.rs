@@ -130,17 +130,21 @@ impl Charge {
     ///
     /// Whether this very PIX was credited before is the store's to say: its receipt is unique.
     pub fn pay(self, payment: Payment, rule: &FeeRule, now: Timestamp) -> Step {
-        // A provider that names no identity of a payment has one payment a charge, known by the charge's own id there;
-        // a charge credited under that never takes a second credit under another, nor the other way round.
+        // A provider that names no identity of a payment has one payment a charge, known by the charge's own id there. A
+        // credited charge takes a second credit only when both payments are identified by their end-to-end ids: else
+        // one PIX whose name changed its form would be credited twice.
         let of_charge = self.ticket.as_ref().map(|ticket| &ticket.provider_id);
-        let sole = |key: &ReceiptKey| {
-            // Of a charge whose id there was never learnt, any such name may be its own.
-            matches!(key, ReceiptKey::Transaction(id) if of_charge.is_none_or(|of_charge| of_charge == id))
-        };
-        if let Some(first) = self.credited.as_ref().map(|credited| &credited.first)
-            && (*first == payment.key || sole(first) || sole(&payment.key))
-        {
-            return Step::Already;
+        if let Some(first) = self.credited.as_ref().map(|credited| &credited.first) {
+            match (first, &payment.key) {
+                (first, key) if first == key => return Step::Already,
+                (_, ReceiptKey::Transaction(id)) if of_charge == Some(id) => return Step::Already,
+                (ReceiptKey::EndToEnd(_), ReceiptKey::EndToEnd(_)) => {}
+                _ => {
+                    let detail = "a payment under a name of another form than the credited one; look whether it is another";
+                    let found = Transition::new(self.integrator_id, now);
+                    return Step::Next(found.find(self.resource(), "unidentified_payment", detail.into()));
+                }
+            }
         }
         let fee = rule.fee_within(payment.amount);
         let late = !matches!(self.state, ChargeState::Creating | ChargeState::Pending | ChargeState::Paid);
@@ -186,6 +190,21 @@ impl Charge {
         let integrator_id = transition.integrator_id;
         transition.receipt = Some(Receipt { integrator_id, charge_id, payment });
         Step::Next(transition)
+    }
+
+    /// The provider says that more of its payments went back than our refunds sent: somebody else sent it back, and
+    /// what was not credited yet is not credited, since the cash may be gone.
+    pub fn refunded_elsewhere(&self, refunded: Cents, now: Timestamp) -> Option<Transition> {
+        let ours = self.refund_reserved.checked_add(self.refunded).unwrap_or(self.refunded);
+        (refunded > ours).then(|| {
+            let detail = format!("the provider says that {refunded} went back, our refunds are {ours}");
+            Transition::new(self.integrator_id, now).find(self.resource(), "refunded_elsewhere", detail)
+        })
+    }
+
+    /// The provider tells of a PIX that is credited already, but not like this.
+    pub fn receipt_differs(&self, code: &'static str, detail: &str, now: Timestamp) -> Transition {
+        Transition::new(self.integrator_id, now).find(self.resource(), code, detail.to_owned())
     }
 
     /// Its time is over, and the provider, asked after that, knew of no payment.

@@ -192,18 +192,13 @@ impl WithdrawalService {
     ) -> Result<Withdrawal, ServiceError> {
         let decide = |withdrawal: Withdrawal, now: Timestamp| match &report.progress {
             Progress::Accepted => withdrawal.accepted(report.clone(), now),
-            Progress::Completed | Progress::Returned(_) => withdrawal.complete(report.clone(), now),
+            Progress::Completed => withdrawal.complete(report.clone(), now),
+            Progress::Returned(total) => withdrawal.come_back(report.clone(), *total, now),
             Progress::Failed { code, message } => {
                 withdrawal.fail(Failure { code: code.clone(), message: message.clone() }, now)
             }
         };
-        let withdrawal = self.advance(integrator_id, id, decide).await?;
-        match report.progress {
-            Progress::Returned(total) => {
-                self.advance(integrator_id, id, |withdrawal, now| withdrawal.give_back(total, now)).await
-            }
-            _ => Ok(withdrawal),
-        }
+        self.advance(integrator_id, id, decide).await
     }
 
     /// One withdrawal of the integrator.

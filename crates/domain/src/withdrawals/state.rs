@@ -234,6 +234,32 @@ impl Withdrawal {
         }
     }
 
+    /// The money arrived, and `total_returned` of it has come back: one change, so that nothing stands between the two.
+    pub fn come_back(self, report: OutgoingReport, total_returned: Cents, now: Timestamp) -> Step {
+        if matches!(self.state, OutgoingState::Completed | OutgoingState::Returned) {
+            return self.give_back(total_returned, now);
+        }
+        let (resource, amount) = (self.resource(), self.amount.cents());
+        let mut next = match self.complete(report, now) {
+            Step::Next(next) if !next.writes.is_empty() && !total_returned.is_zero() => next,
+            other => return other,
+        };
+        if total_returned > amount {
+            let detail = "the provider says that more came back than was sent".to_owned();
+            return Step::Next(next.find(resource, "returned_more_than_sent", detail));
+        }
+        for write in &mut next.writes {
+            if let Record::Withdrawal(withdrawal) = &mut write.record {
+                withdrawal.returned = total_returned;
+                if total_returned == amount {
+                    withdrawal.state = OutgoingState::Returned;
+                }
+                write.event = EventKind::WithdrawalReturned;
+            }
+        }
+        Step::Next(next.post(Posting::of(Reason::WithdrawalReturn, total_returned, resource)))
+    }
+
     /// It did not and will not happen: the provider said so, or it was never sent.
     pub fn fail(self, failure: Failure, now: Timestamp) -> Step {
         match self.state {

@@ -8,6 +8,7 @@ use pix_domain::charges::{ChargeState, state};
 use pix_domain::error::{ApplyError, ServiceError, StoreError};
 use pix_domain::follow_up::FollowUp;
 use pix_domain::ids::ChargeId;
+use pix_domain::money::Cents;
 use pix_domain::ports::Outcome;
 use pix_domain::provider::{
     ChargeReport, MockSettlementProvider, Party, Payment, ProviderBody, ProviderError, Ticket,
@@ -53,6 +54,7 @@ fn received(payments: Vec<Payment>) -> ChargeReport {
     ChargeReport {
         provider_id: provider_id("chg-1"),
         payments,
+        refunded: Cents::ZERO,
         canceled: false,
         body: ProviderBody::default(),
     }
@@ -245,6 +247,43 @@ async fn a_pix_of_another_charge_is_not_credited_again() {
     let service = service(&world, knowing(Ok(Some(received(vec![payment(1, PAID_CENTS)])))));
     let (charge, _) = service.refresh(INTEGRATOR, id()).await.unwrap();
     assert_eq!((charge.credited, world.available()), (None, 500));
+    assert_eq!(world.findings(), ["receipt_of_another_charge"]);
+}
+
+#[tokio::test]
+async fn a_pix_that_somebody_else_sent_back_is_not_credited_and_an_operator_is_told() {
+    for refunded in [1, PAID_CENTS] {
+        let world = live_world();
+        let refunded = Cents::new(refunded).unwrap();
+        let report = ChargeReport { refunded, ..received(vec![payment(1, PAID_CENTS)]) };
+        let (charge, _) = service(&world, knowing(Ok(Some(report)))).refresh(INTEGRATOR, id()).await.unwrap();
+        assert_eq!((charge.credited, world.available()), (None, 0));
+        assert_eq!(world.findings(), ["refunded_elsewhere"]);
+    }
+}
+
+#[tokio::test]
+async fn a_credited_pix_that_is_told_with_another_amount_makes_a_finding() {
+    let world = live_world();
+    for paid in [PAID_CENTS, PAID_CENTS + 1] {
+        let answer = Ok(Some(received(vec![payment(1, paid)])));
+        let _ = service(&world, knowing(answer)).refresh(INTEGRATOR, id()).await.unwrap();
+    }
+    assert_eq!(world.available(), PAID_CENTS - 10);
+    assert!(world.findings().contains(&"receipt_changed"));
+}
+
+#[tokio::test]
+async fn a_charge_made_again_gets_a_code_that_ends_when_the_charge_does() {
+    let charge = live_world().charge(2);
+    let left = Duration::from_mins(10);
+    let now = Timestamp::from_micros(charge.expires_at.micros() - i64::try_from(left.as_micros()).unwrap());
+    assert_eq!(charge.order_at(now).expires_in, left);
+    assert_eq!(
+        charge.order_at(charge.expires_at).expires_in,
+        Duration::from_mins(1),
+        "what a provider may require"
+    );
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! `/api/v1/charges`.
 
-use pix_domain::charges::Charge;
+use pix_domain::charges::{Charge, ChargeState};
 use pix_domain::credentials::service::Caller;
 use pix_domain::end_to_end::EndToEndId;
 use pix_domain::error::ServiceError;
@@ -10,7 +10,7 @@ use pix_domain::ports::Outcome;
 use pix_domain::text::{Email, PayerQuestion, PersonName, PostbackUrl};
 use pix_domain::transactions::Transaction;
 
-use super::{CURRENCY, created, find, list, url};
+use super::{CURRENCY, created, failure, find, list, url};
 use crate::error::ApiError;
 use crate::extract::{Answer, Call, ok};
 use crate::fields::Mode;
@@ -71,6 +71,10 @@ pub(super) fn render(charge: &Charge, base: &str) -> Object {
         .maybe("name", charge.payer.name.as_ref().map(PersonName::as_str))
         .maybe("document", charge.payer.document.as_ref().map(Document::as_str))
         .maybe("email", charge.payer_email.as_ref().map(Email::as_str));
+    let failed = match &charge.state {
+        ChargeState::Failed(failure) => Some(failure),
+        _ => None,
+    };
     let end_to_end_id = credited.and_then(|credited| credited.first.end_to_end_id());
     Object::new()
         .text("uuid", &charge.id.to_string())
@@ -94,7 +98,21 @@ pub(super) fn render(charge: &Charge, base: &str) -> Object {
         .text("expires_at", &time::rfc3339(charge.expires_at))
         .maybe("paid_at", credited.map(|credited| time::rfc3339(credited.paid_at)).as_deref())
         .raw("paid_late", if credited.is_some_and(|credited| credited.late) { "true" } else { "false" })
+        .raw("flags", &flags(charge))
+        .raw("failure", &failure(failed))
         .text("created_at", &time::rfc3339(charge.created_at))
         .text("updated_at", &time::rfc3339(charge.updated_at))
         .object("links", Object::new().text("self", &url(base, "charges", charge.id.0)))
+}
+
+/// What is unusual about the payment, as a JSON array of words.
+fn flags(charge: &Charge) -> String {
+    let Some(credited) = &charge.credited else { return "[]".to_owned() };
+    let flags = [
+        (credited.late, "\"paid_late\""),
+        (credited.payments > 1, "\"paid_again\""),
+        (credited.amount_paid != charge.amount.cents(), "\"amount_differs\""),
+    ];
+    let told: Vec<_> = flags.into_iter().filter_map(|(holds, flag)| holds.then_some(flag)).collect();
+    format!("[{}]", told.join(","))
 }

@@ -7,7 +7,7 @@ use crate::support::{BASE, Gateway, Request};
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unknown_path_is_json_in_the_form_of_its_generation() {
     let gateway = Gateway::start().await;
-    for path in ["/", "/nothing", "/v2", "/v2/", "/v2/nothing", "/v3/pix", "/apix", "/v2/balance/"] {
+    for path in ["/", "/nothing", "/v2", "/v2/", "/v2/nothing", "/v3/pix", "/apix", "/v2/balance/x"] {
         let answer = gateway.send(Request::post(path, "{}")).await.expect(404);
         let told = json!({"statusCode": 404, "message": "not found", "code": "not_found"});
         assert_eq!(answer.without_request_id(), told, "{path}");
@@ -21,6 +21,15 @@ async fn an_unknown_path_is_json_in_the_form_of_its_generation() {
         });
         assert_eq!(answer.without_request_id(), told, "{path}");
         assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slash_too_many_is_overlooked() {
+    let gateway = Gateway::start().await;
+    for path in ["//v2/balance", "/v2/balance/", "/v2//balance", "//api/v1/balance"] {
+        let method = if path.contains("v1") { "GET" } else { "POST" };
+        gateway.send(Request::new(method, path)).await.expect(401);
     }
 }
 

@@ -31,7 +31,7 @@ async fn a_charge_is_created_shown_and_replayed() {
         "payer": {"name": "Ana Souza", "document": "52998224725", "email": "ana@example.com"},
         "payerQuestion": "Tudo certo?", "split": null, "qrcode": format!("fake-qr-code-of-{simple}"),
         "pix_id": format!("fake-{simple}"), "end_to_end_id": null, "postbackUrl": "https://loja.example/pix?token=1",
-        "expires_at": "2026-01-15T12:50:00.000000Z", "paid_at": null, "paid_late": false,
+        "expires_at": "2026-01-15T12:50:00.000000Z", "paid_at": null, "paid_late": false, "flags": [], "failure": null,
         "created_at": NOON, "updated_at": NOON, "links": {"self": format!("{BASE}{CHARGES}/{uuid}")}
     });
     assert_eq!(answer.json(), told);

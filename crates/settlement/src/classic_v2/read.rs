@@ -24,6 +24,8 @@ const MAX_QR_CODE_CHARS: usize = 512;
 /// `America/Sao_Paulo`; Brazil has had no daylight saving since 2019 (Decreto 9.772/2019).
 const SAO_PAULO_OFFSET_SECONDS: i32 = 3 * 3_600;
 const LOCAL_TIME: &str = "%Y-%m-%d %H:%M:%S";
+/// What stands for the secret in what is shown.
+const REDACTED: &str = "redacted";
 /// The failure code of a provider that gives none.
 const NO_FAILURE_CODE: &str = "rejected";
 
@@ -48,6 +50,8 @@ pub(super) struct Expected<'a> {
     charge_id: Option<&'a ProviderId>,
     /// The answer is to a question about our reference only, so that nothing else says whom it speaks of.
     must_name_reference: bool,
+    /// What an answer may repeat and nobody may read.
+    secret: Option<&'a str>,
 }
 
 impl<'a> Expected<'a> {
@@ -57,7 +61,7 @@ impl<'a> Expected<'a> {
         amount: Amount,
         charge_id: Option<&'a ProviderId>,
     ) -> Self {
-        Self { reference, amount, id: None, charge_id, must_name_reference: false }
+        Self { reference, amount, id: None, charge_id, must_name_reference: false, secret: None }
     }
 
     /// An answer to a question.
@@ -69,7 +73,13 @@ impl<'a> Expected<'a> {
             id,
             charge_id: None,
             must_name_reference: id.is_none(),
+            secret: None,
         }
+    }
+
+    /// The same, with a secret that must not be shown.
+    pub(super) const fn hiding(self, secret: Option<&'a str>) -> Self {
+        Self { secret, ..self }
     }
 
     fn check_reference(&self, told: &Told<'_>) -> Read<()> {
@@ -112,6 +122,8 @@ struct Told<'a> {
     amount: Option<&'a RawValue>,
     #[serde(borrow)]
     returned_amount: Option<&'a RawValue>,
+    #[serde(borrow)]
+    refunded_amount: Option<&'a RawValue>,
     qrcode: Option<String>,
     emvqrcps: Option<String>,
     end_to_end_id: Option<String>,
@@ -131,6 +143,7 @@ struct Told<'a> {
 #[serde(rename_all = "camelCase")]
 struct ToldPayment<'a> {
     end_to_end_id: Option<String>,
+    status: Option<String>,
     #[serde(borrow)]
     amount: Option<&'a RawValue>,
     paid_at: Option<String>,
@@ -140,8 +153,8 @@ struct ToldPayment<'a> {
 }
 
 /// A charge that was made.
-pub(super) fn ticket(text: String, expected: &Expected<'_>) -> Read<Ticket> {
-    let told = told(&text)?;
+pub(super) fn ticket(text: &str, expected: &Expected<'_>) -> Read<Ticket> {
+    let told = told(text)?;
     expected.check_reference(&told)?;
     expected.check_amount(&told)?;
     let provider_id = provider_id(told.transaction_id.as_deref())?;
@@ -149,20 +162,21 @@ pub(super) fn ticket(text: String, expected: &Expected<'_>) -> Read<Ticket> {
     let qrcode = qrcode.ok_or("the answer has no QR code")?;
     let qrcode =
         clean(qrcode, MAX_QR_CODE_CHARS, "qrcode").map_err(|_invalid| "the QR code can't be shown")?;
-    Ok(Ticket { provider_id, qrcode, body: ProviderBody(text) })
+    Ok(Ticket { provider_id, qrcode, body: body(text, expected) })
 }
 
 /// What is known of a charge.
-pub(super) fn charge(text: String, expected: &Expected<'_>) -> Read<ChargeReport> {
-    let told = told(&text)?;
+pub(super) fn charge(text: &str, expected: &Expected<'_>) -> Read<ChargeReport> {
+    let told = told(text)?;
     check_kind(&told, "RECEIVEPIX")?;
     expected.check_reference(&told)?;
     let provider_id = provider_id(told.transaction_id.as_deref())?;
     expected.check_id(&provider_id)?;
-    let (paid, canceled) = match told.status.as_deref() {
-        Some("PAID" | "REFUNDED") => (true, false),
-        Some("CANCELED") => (false, true),
-        Some("PENDING" | "EXPIRED" | "FAILED") => (false, false),
+    let (paid, canceled, unpaid) = match told.status.as_deref() {
+        Some("PAID" | "REFUNDED") => (true, false, false),
+        Some("CANCELED") => (false, true, false),
+        Some("EXPIRED") => (false, false, false),
+        Some("PENDING" | "FAILED") => (false, false, true),
         _ => return Err("the answer has no known status"),
     };
     let payments = match &told.payments {
@@ -177,12 +191,33 @@ pub(super) fn charge(text: String, expected: &Expected<'_>) -> Read<ChargeReport
     if paid && payments.is_empty() {
         return Err("the charge is paid by no payment");
     }
-    Ok(ChargeReport { provider_id, payments, canceled, body: ProviderBody(text) })
+    // Money comes in on a charge that has ended, and then shows; it doesn't on one that waits or never was.
+    if unpaid && !payments.is_empty() {
+        return Err("the charge is not paid, and has payments");
+    }
+    let refunded = refunded(&told, &payments)?;
+    Ok(ChargeReport { provider_id, payments, refunded, canceled, body: body(text, expected) })
+}
+
+/// How much of the payments went back: what the answer says, else all of it when it says that it was refunded.
+fn refunded(told: &Told<'_>, payments: &[Payment]) -> Read<Cents> {
+    let mut paid = Cents::ZERO;
+    for payment in payments {
+        paid = paid.checked_add(payment.amount.cents()).ok_or("the payments add up to too much")?;
+    }
+    let whole = told.status.as_deref() == Some("REFUNDED");
+    match told.refunded_amount.map(reais).transpose()? {
+        Some(refunded) if refunded > paid => Err("more went back than was paid"),
+        Some(refunded) if whole && refunded.is_zero() => Err("the money went back, and none went back"),
+        Some(refunded) => Ok(refunded),
+        None if whole => Ok(paid),
+        None => Ok(Cents::ZERO),
+    }
 }
 
 /// What is known of a payment or refund.
-pub(super) fn outgoing(text: String, expected: &Expected<'_>, direction: Direction) -> Read<OutgoingReport> {
-    let told = told(&text)?;
+pub(super) fn outgoing(text: &str, expected: &Expected<'_>, direction: Direction) -> Read<OutgoingReport> {
+    let told = told(text)?;
     check_kind(
         &told,
         match direction {
@@ -204,17 +239,31 @@ pub(super) fn outgoing(text: String, expected: &Expected<'_>, direction: Directi
     {
         return Err("the answer names another charge");
     }
-    let progress = progress(&told, expected.amount, direction)?;
+    let progress = progress(&told, expected, direction)?;
     let end_to_end_id = told.end_to_end_id.as_deref().filter(|id| match direction {
         Direction::Payment => EndToEndId::parse(id).is_ok(),
         Direction::Refund => ReturnId::parse(id).is_ok(),
     });
     let end_to_end_id = end_to_end_id.map(str::to_owned);
-    Ok(OutgoingReport { provider_id, progress, end_to_end_id, body: ProviderBody(text) })
+    Ok(OutgoingReport { provider_id, progress, end_to_end_id, body: body(text, expected) })
+}
+
+/// The whole answer, as it may be shown.
+fn body(text: &str, expected: &Expected<'_>) -> ProviderBody {
+    ProviderBody(hide(text, expected.secret))
+}
+
+/// A text of the provider without the secret, which it may repeat to us: it gets our callback URL with every request.
+pub(super) fn hide(text: &str, secret: Option<&str>) -> String {
+    match secret {
+        Some(secret) => text.replace(secret, REDACTED),
+        None => text.to_owned(),
+    }
 }
 
 /// The status words of what goes out.
-fn progress(told: &Told<'_>, amount: Amount, direction: Direction) -> Read<Progress> {
+fn progress(told: &Told<'_>, expected: &Expected<'_>, direction: Direction) -> Read<Progress> {
+    let amount = expected.amount;
     let returned = told.returned_amount.map(reais).transpose()?;
     let came_back = returned.filter(|returned| !returned.is_zero());
     if came_back.is_some_and(|returned| returned > amount.cents()) {
@@ -233,14 +282,13 @@ fn progress(told: &Told<'_>, amount: Amount, direction: Direction) -> Read<Progr
         _ if came_back.is_some() => Err("money came back that can't have"),
         (Some("PAID" | "COMPLETED" | "SETTLED" | "REFUNDED"), Direction::Refund) => Ok(Progress::Completed),
         (Some("PENDING" | "PROCESSING"), _) => Ok(Progress::Accepted),
-        (Some("FAILED" | "REJECTED" | "CANCELED"), _) => Ok(Progress::Failed {
-            code: told
-                .failure_code
-                .as_deref()
-                .and_then(code_of)
-                .unwrap_or_else(|| NO_FAILURE_CODE.to_owned()),
-            message: message_of(told.failure_message.as_deref().unwrap_or_default()),
-        }),
+        (Some("FAILED" | "REJECTED" | "CANCELED"), _) => {
+            let shown = |text: &Option<String>| hide(text.as_deref().unwrap_or_default(), expected.secret);
+            Ok(Progress::Failed {
+                code: code_of(&shown(&told.failure_code)).unwrap_or_else(|| NO_FAILURE_CODE.to_owned()),
+                message: message_of(&shown(&told.failure_message)),
+            })
+        }
         _ => Err("the answer has no known status"),
     }
 }
@@ -250,6 +298,9 @@ fn received(list: &[&RawValue]) -> Read<Vec<Payment>> {
     let mut payments: Vec<Payment> = Vec::new();
     for entry in list {
         let told: ToldPayment<'_> = object(entry.get())?;
+        if !matches!(told.status.as_deref(), None | Some("PAID" | "COMPLETED" | "SETTLED" | "REFUNDED")) {
+            return Err("a payment is not settled");
+        }
         let id = told.end_to_end_id.as_deref().unwrap_or_default();
         let key = if let Ok(id) = EndToEndId::parse(id) {
             ReceiptKey::EndToEnd(id)

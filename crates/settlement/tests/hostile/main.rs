@@ -263,6 +263,49 @@ async fn a_documented_refusal_is_final() {
 }
 
 #[tokio::test]
+async fn a_refusal_of_a_duplicate_is_not_known() {
+    for code in ["duplicate_external_id", "CONFLICT", "already_paid"] {
+        let refused = REFUSED.replace("invalid_key", code);
+        let (server, provider) = start(vec![json(406, &refused); 2]).await;
+        assert_unknown(code, &provider.send_payment(payment()).await);
+        assert_unknown(code, &provider.refund(refund()).await);
+        assert_eq!(server.seen(), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_repeats_our_callback_url_does_not_make_us_tell_its_secret() {
+    let url = format!(r"https:\/\/gateway.example.com\/{SECRET}");
+    let clean = url.replace(SECRET, "redacted");
+    let echo = |body: &str| body.replacen('{', &format!(r#"{{"postbackUrl":"{url}","#), 1);
+    let made = GOOD.replace("PENDING", "PAID").replace(r#""message""#, r#""qrcode":"0002","message""#);
+    let sent_back = made.replace("\"t1\"", "\"c1\",\"refundId\":\"r1\"");
+    let received = made.replace(r#""message""#, r#""dateApproval":"2026-10-07 04:41:05","message""#);
+    let refused = REFUSED.replace("key not found", &url);
+    let acts = [&made, &sent_back, &made, &received, &made, &sent_back, &refused];
+    let (_server, provider) =
+        start(acts.map(|body| json(if *body == refused { 406 } else { 200 }, &echo(body))).to_vec()).await;
+    let refusal = |error| match error {
+        ProviderError::Rejected { code, message, body } => (format!("{code} {message}"), body),
+        other => panic!("{other:?}"),
+    };
+    let bodies = [
+        provider.create_charge(charge()).await.unwrap().body,
+        provider.refund(refund()).await.unwrap().body,
+        provider.send_payment(payment()).await.unwrap().body,
+        provider.consult_charge(inquiry()).await.unwrap().unwrap().body,
+        provider.consult_payment(inquiry()).await.unwrap().unwrap().body,
+        provider.consult_refund(inquiry()).await.unwrap().unwrap().body,
+    ];
+    let (told, body) = refusal(provider.send_payment(payment()).await.unwrap_err());
+    assert!(told.contains("redacted") && !told.contains(SECRET), "{told}");
+    for body in bodies.into_iter().chain([body]) {
+        assert!(body.0.contains(&clean) && !body.0.contains(SECRET), "{}", body.0);
+        serde_json::from_str::<serde_json::Value>(&body.0).unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_refund_of_another_charge_is_not_ours() {
     let good = GOOD.replace("\"t1\"", "\"c1\",\"refundId\":\"r1\"");
     for (body, known) in [(good.clone(), true), (good.replace("c1", "c2"), false), (GOOD.to_owned(), false)] {

@@ -102,7 +102,14 @@ mod contract {
         let other = json!({"pix_id": charge_id, "amount": 5, "external_id": "a"});
         assert_eq!(client.post("/v2/pix/refund", &other).await.0, 409);
 
-        let events = ["charge_created", "payment_executed", "pix_received", "refund_executed"];
+        let events = [
+            "charge_created",
+            "payment_executed",
+            "payment_repeated",
+            "pix_received",
+            "refund_executed",
+            "refund_repeated",
+        ];
         assert_eq!(client.events().await, events);
     }
 
@@ -120,7 +127,9 @@ mod contract {
         let answers = running.join_all().await;
         assert_eq!(answers.len(), AT_ONCE);
         assert!(answers.iter().all(|answer| answer["transactionId"] == answers[0]["transactionId"]));
-        assert_eq!(client.events().await, ["payment_executed"]);
+        let events = client.events().await;
+        assert_eq!((events[0].as_str(), events.len()), ("payment_executed", AT_ONCE));
+        assert!(events[1..].iter().all(|event| event == "payment_repeated"));
         assert_eq!(client.ok("/v2/balance", &json!({})).await["message"]["balance"], "99999990.00");
     }
 
@@ -300,7 +309,7 @@ mod tokens {
 mod durability {
     use std::{fs::OpenOptions, io::Write};
 
-    use pix_simulator::{LogEvent, Simulator, SimulatorConfig, SimulatorError, read_log};
+    use pix_simulator::{LogEntry, LogEvent, Simulator, SimulatorConfig, SimulatorError, read_log};
     use serde_json::json;
 
     use crate::support::{Client, charge, payment};
@@ -342,10 +351,53 @@ mod durability {
         simulator.stop().await;
 
         let entries = read_log(&log_path).unwrap();
-        assert_eq!(entries.len(), log.len() + 1);
+        assert_eq!(entries.len(), log.len() + 3);
         let last = entries.last().unwrap();
         assert_eq!((last.event, last.external_id.as_str()), (LogEvent::PaymentExecuted, "after"));
         assert_eq!(last.amount_cents, 100);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_is_sent_again_stands_in_the_log_and_moves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let log_path = folder.path().join("log.jsonl");
+        let config = SimulatorConfig { log_path: Some(log_path.clone()), ..SimulatorConfig::default() };
+        let (simulator, client) = Client::start_stoppable(config.clone()).await;
+        let id = client.ok("/v2/pix/qrcode", &charge("c", 10)).await["transactionId"].clone();
+        client.ok("/sim/charges/c/pay", &json!({})).await;
+        let refund = json!({"pix_id": id, "amount": 4, "external_id": "r"});
+        for _ in 0..2 {
+            client.ok("/v2/pix/payment", &payment("p", 7)).await;
+            client.ok("/v2/pix/refund", &refund).await;
+        }
+        assert_eq!(client.post("/v2/pix/payment", &payment("p", 8)).await.0, 409);
+        client.ok("/v2/pix/refund", &json!({"pix_id": id, "external_id": "r"})).await;
+        let state = client.get("/sim/state").await;
+        assert_eq!(state["balance"], "99999999.00");
+        simulator.stop().await;
+
+        let entries = read_log(&log_path).unwrap();
+        let [_, _, payment, refund, payment_again, refund_again, refund_third] = entries.as_slice() else {
+            panic!("{entries:?}")
+        };
+        for (again, first, event) in [
+            (payment_again, payment, LogEvent::PaymentRepeated),
+            (refund_again, refund, LogEvent::RefundRepeated),
+            (refund_third, refund, LogEvent::RefundRepeated),
+        ] {
+            let name = |entry: &LogEntry| {
+                (
+                    entry.transaction_id.clone(),
+                    entry.external_id.clone(),
+                    entry.refund_id.clone(),
+                    entry.amount_cents,
+                )
+            };
+            assert_eq!((again.event, name(again)), (event, name(first)));
+            assert!(first.event.moves_money_out() && !again.event.moves_money_out());
+        }
+        let client = Client::start(config).await;
+        assert_eq!(client.get("/sim/state").await, state);
     }
 
     #[tokio::test(flavor = "multi_thread")]

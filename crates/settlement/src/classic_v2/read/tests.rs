@@ -26,15 +26,15 @@ fn text(json: &str) -> String {
 }
 
 fn read_charge(json: &str) -> Read<ChargeReport> {
-    charge(text(json), &Expected::answer_to(&inquiry(None)))
+    charge(&text(json), &Expected::answer_to(&inquiry(None)))
 }
 
 fn read_payment(json: &str) -> Read<OutgoingReport> {
-    outgoing(text(json), &Expected::answer_to(&inquiry(None)), Direction::Payment)
+    outgoing(&text(json), &Expected::answer_to(&inquiry(None)), Direction::Payment)
 }
 
 fn read_refund(json: &str) -> Read<OutgoingReport> {
-    outgoing(text(json), &Expected::answer_to(&inquiry(None)), Direction::Refund)
+    outgoing(&text(json), &Expected::answer_to(&inquiry(None)), Direction::Refund)
 }
 
 fn payment_with(fields: &str) -> Read<Progress> {
@@ -111,6 +111,104 @@ fn status_words_of_a_charge() {
         assert!(with(word, r#","payments":[]"#).is_err(), "{word}");
         assert!(with(word, "").is_err(), "{word}: no time");
     }
+}
+
+#[test]
+fn what_went_back_is_told() {
+    let with = |status: &str, fields: &str| {
+        let second = "E99999999202610070742abcdefghijk";
+        let json = format!(
+            r#"{{"transactionId":"t1","external_id":"R","status":"{status}","amount":15.5{fields},"payments":[
+            {{"endToEndId":"{E2E}","amount":15.5,"paidAt":"2026-10-07T07:41:05Z"}},
+            {{"endToEndId":"{second}","amount":3,"paidAt":"2026-10-07T07:41:05Z"}}]}}"#
+        );
+        read_charge(&json).map(|report| report.refunded)
+    };
+    for status in ["PAID", "EXPIRED", "CANCELED"] {
+        assert_eq!(with(status, ""), Ok(Cents::ZERO), "{status}");
+        assert_eq!(with(status, r#","refundedAmount":0"#), Ok(Cents::ZERO), "{status}");
+        assert_eq!(with(status, r#","refundedAmount":"2.50""#), Ok(cents(250)), "{status}");
+    }
+    assert_eq!(with("REFUNDED", ""), Ok(cents(1_850)));
+    assert_eq!(with("REFUNDED", r#","refundedAmount":null"#), Ok(cents(1_850)));
+    assert_eq!(with("REFUNDED", r#","refundedAmount":18.5"#), Ok(cents(1_850)));
+    assert_eq!(with("REFUNDED", r#","refundedAmount":15.5"#), Ok(cents(1_550)));
+    for (status, amount) in
+        [("REFUNDED", "0"), ("PAID", "18.51"), ("PAID", "-1"), ("PAID", "1e1"), ("PAID", "{}")]
+    {
+        assert!(with(status, &format!(r#","refundedAmount":{amount}"#)).is_err(), "{status} {amount}");
+    }
+}
+
+#[test]
+fn what_went_back_is_told_without_a_list_too() {
+    let with = |status: &str, fields: &str| {
+        let json = format!(
+            r#"{{"transactionId":"t1","external_id":"R","status":"{status}","amount":9.9{fields},
+            "dateApproval":"2026-10-07 04:41:05"}}"#
+        );
+        read_charge(&json).map(|report| (report.payments.len(), report.refunded))
+    };
+    assert_eq!(with("PAID", ""), Ok((1, Cents::ZERO)));
+    assert_eq!(with("REFUNDED", ""), Ok((1, cents(990))));
+    assert_eq!(with("REFUNDED", r#","refundedAmount":1"#), Ok((1, cents(100))));
+    assert_eq!(with("EXPIRED", ""), Ok((0, Cents::ZERO)));
+    assert!(with("EXPIRED", r#","refundedAmount":1"#).is_err());
+}
+
+#[test]
+fn a_payment_of_a_charge_that_is_not_paid_contradicts_it() {
+    let with = |status: &str, fields: &str| {
+        let json = format!(
+            r#"{{"transactionId":"t1","external_id":"R","status":"{status}","amount":15.5,
+            "payments":[{{"endToEndId":"{E2E}","amount":15.5,"paidAt":"2026-10-07T07:41:05Z"{fields}}}]}}"#
+        );
+        read_charge(&json).map(|report| (report.payments.len(), report.canceled))
+    };
+    for status in ["PAID", "REFUNDED", "EXPIRED"] {
+        assert_eq!(with(status, ""), Ok((1, false)), "{status}");
+    }
+    assert_eq!(with("CANCELED", ""), Ok((1, true)));
+    for status in ["PENDING", "FAILED"] {
+        assert!(with(status, "").is_err(), "{status}");
+    }
+    for word in ["PAID", "COMPLETED", "SETTLED", "REFUNDED"] {
+        assert_eq!(with("PAID", &format!(r#","status":"{word}""#)), Ok((1, false)), "{word}");
+    }
+    assert_eq!(with("PAID", r#","status":null"#), Ok((1, false)));
+    for word in [
+        r#""PENDING""#,
+        r#""PROCESSING""#,
+        r#""FAILED""#,
+        r#""paid""#,
+        r#""?""#,
+        "1",
+        r#""PAID","status":"PAID""#,
+    ] {
+        assert!(with("PAID", &format!(r#","status":{word}"#)).is_err(), "{word}");
+    }
+}
+
+#[test]
+fn a_secret_that_is_repeated_to_us_is_not_shown() {
+    const SECRET: &str = "0f3a9c0f3a9c0f3a9c0f3a9c0f3a9c";
+    let known = inquiry(None);
+    let read = |fields: &str| {
+        let json = format!(r#"{{"transactionId":"t1","external_id":"R","amount":15.5{fields}}}"#);
+        outgoing(&text(&json), &Expected::answer_to(&known).hiding(Some(SECRET)), Direction::Payment).unwrap()
+    };
+    for slash in ["/", r"\/", r"\u002f", "%2F"] {
+        let url = format!("https:{slash}{slash}gateway.example.com{slash}callbacks{slash}{SECRET}");
+        let report = read(&format!(r#","status":"PAID","postbackUrl":"{url}""#));
+        assert!(report.body.0.contains(&url.replace(SECRET, "redacted")), "{}", report.body.0);
+        assert!(!report.body.0.contains(SECRET) && is_object(&report.body.0));
+    }
+    // Cut to what may be shown only when nothing of it is left.
+    let long = "x".repeat(190);
+    let report =
+        read(&format!(r#","status":"FAILED","failureCode":"c-{SECRET}","failureMessage":"{long}{SECRET}""#));
+    let failed = Progress::Failed { code: "c-redacted".into(), message: format!("{long}redacted") };
+    assert_eq!(report.progress, failed);
 }
 
 #[test]
@@ -205,7 +303,7 @@ fn an_answer_about_somebody_else_is_not_known() {
         assert!(read_payment(json).is_err(), "{json}");
     }
     let known = inquiry(Some("t1"));
-    let ask = |json: &str| outgoing(text(json), &Expected::answer_to(&known), Direction::Payment);
+    let ask = |json: &str| outgoing(&text(json), &Expected::answer_to(&known), Direction::Payment);
     assert!(ask(r#"{"transactionId":"t1","status":"PAID","amount":15.5}"#).is_ok());
     assert!(ask(r#"{"transactionId":"t2","external_id":"R","status":"PAID","amount":15.5}"#).is_err());
     assert!(ask(r#"{"transactionId":"t1","external_id":"S","status":"PAID","amount":15.5}"#).is_err());
@@ -225,7 +323,7 @@ fn a_refund_is_known_by_its_own_id_and_by_its_charge() {
         let charge = ProviderId::parse(charge);
         let amount = Amount::from_cents(1_550).unwrap();
         let expected = Expected::made(reference(), amount, charge.as_ref());
-        outgoing(text(&json), &expected, Direction::Refund)
+        outgoing(&text(&json), &expected, Direction::Refund)
     };
     assert!(made("c1").is_ok());
     assert!(made("c2").is_err());
@@ -254,7 +352,7 @@ fn a_ticket_needs_an_id_and_a_code_that_can_be_shown() {
     let read = |fields: &str| {
         let amount = Amount::from_cents(1_550).unwrap();
         let json = format!(r#"{{"external_id":"R","amount":15.5{fields}}}"#);
-        ticket(text(&json), &Expected::made(reference(), amount, None)).map(|ticket| ticket.qrcode)
+        ticket(&text(&json), &Expected::made(reference(), amount, None)).map(|ticket| ticket.qrcode)
     };
     assert_eq!(read(r#","transactionId":"t1","qrcode":"0002""#).unwrap(), "0002");
     assert_eq!(read(r#","transactionId":"t1","qrcode":"","emvqrcps":"0003""#).unwrap(), "0003");

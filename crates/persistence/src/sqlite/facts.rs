@@ -1,0 +1,29 @@
+//! What holds of the whole deployment.
+
+use diesel::prelude::{ExpressionMethods, OptionalExtension, QueryDsl, RunQueryDsl};
+use pix_domain::error::StoreError;
+
+use super::SqliteStore;
+use super::error::{Of, Problem};
+use crate::schema::facts;
+
+impl SqliteStore {
+    /// The fact with that name, if it was ever kept.
+    pub async fn fact(&self, name: &'static str) -> Result<Option<String>, StoreError> {
+        self.read(move |conn| {
+            let found = facts::table.find(name).select(facts::value).get_result(conn);
+            Ok(found.optional().of("facts")?)
+        })
+        .await
+    }
+
+    /// Keeps a fact in place of the one with the same name.
+    pub async fn keep_fact(&self, name: &'static str, value: String) -> Result<(), StoreError> {
+        self.write(move |conn| -> Result<(), Problem<StoreError>> {
+            let row = (facts::name.eq(name), facts::value.eq(value));
+            diesel::replace_into(facts::table).values(row).execute(conn).of("facts")?;
+            Ok(())
+        })
+        .await
+    }
+}
