@@ -6,7 +6,7 @@
 //!
 //! An adapter brings a [`ProviderHarness`] and one line:
 //!
-//! ```ignore
+//! ```text
 //! // tests/conformance.rs of the adapter
 //! async fn harness() -> MyHarness { … }
 //!
