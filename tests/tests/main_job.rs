@@ -67,6 +67,16 @@ async fn a_wrong_command_says_what_to_do_and_a_second_server_is_refused() {
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && errors.contains(says), "{arguments:?}: {errors}");
     }
+    let elsewhere = format!("sqlite://{}", gateway.folder().join("typo.db").display());
+    for arguments in [&["audit"][..], &["integrator", "list"], &["key", "revoke", "nobody"]] {
+        let output = gateway.command(arguments).env("DATABASE_URL", &elsewhere).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && errors.contains("there is no database at"),
+            "{arguments:?}: {errors}"
+        );
+    }
+    assert!(!gateway.folder().join("typo.db").exists(), "nothing is made of a mistyped path");
     let output = gateway.command(&["serve"]).env("DATABASE_URL", "mysql://root:hunter2@db").output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(errors.contains("sqlite://PATH") && !errors.contains("hunter2"), "{errors}");

@@ -56,6 +56,19 @@ pub fn open_store(config: &Config) -> anyhow::Result<Store> {
     Ok(SqliteStore::open(path, SqliteOptions { migrate: true, ..SqliteOptions::default() })?)
 }
 
+/// Opens a store that must be there: what only looks or changes must not make an empty one of a mistyped path, which an
+/// audit would find clean.
+pub fn open_existing_store(config: &Config) -> anyhow::Result<Store> {
+    let path = &config.database.path;
+    if !path.exists() {
+        bail!(
+            "there is no database at {}: check DATABASE_URL, or run this in the folder where the gateway runs",
+            path.display()
+        );
+    }
+    open_store(config)
+}
+
 /// Brings the schema up to date; the names of the migrations applied.
 pub fn migrate(config: &Config) -> anyhow::Result<Vec<String>> {
     make_default_folder(config)?;

@@ -45,7 +45,7 @@ pub async fn run(config: &Config, arguments: cli::Audit) -> anyhow::Result<ExitC
         None if config.provider.is_none() && beside.exists() => Some(beside),
         None => None,
     };
-    let store = gateway::open_store(config)?;
+    let store = gateway::open_existing_store(config)?;
     let report = audit(&store, log.as_deref()).await?;
     if arguments.json {
         println!("{}", as_json(&report));

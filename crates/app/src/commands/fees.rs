@@ -18,7 +18,7 @@ use crate::system::SystemClock;
 
 /// Runs the subcommand.
 pub async fn run(config: &Config, command: cli::Fees) -> anyhow::Result<ExitCode> {
-    let store = gateway::open_store(config)?;
+    let store = gateway::open_existing_store(config)?;
     let (uuid, json) = match &command {
         cli::Fees::Set { integrator, json, .. } | cli::Fees::Show { integrator, json } => {
             (*integrator, *json)

@@ -20,7 +20,11 @@ const MAX_NAME_CHARS: usize = 120;
 
 /// Runs the subcommand.
 pub async fn run(config: &Config, command: cli::Integrator) -> anyhow::Result<ExitCode> {
-    let store = gateway::open_store(config)?;
+    let store = match command {
+        // The first thing an operator does, perhaps before the first start.
+        cli::Integrator::Create { .. } => gateway::open_store(config)?,
+        _ => gateway::open_existing_store(config)?,
+    };
     match command {
         cli::Integrator::Create { name, json } => {
             let integrator = create(&store, &name).await?;

@@ -17,7 +17,7 @@ use crate::system::SystemClock;
 
 /// Runs the subcommand.
 pub async fn run(config: &Config, command: cli::Key) -> anyhow::Result<ExitCode> {
-    let store = gateway::open_store(config)?;
+    let store = gateway::open_existing_store(config)?;
     match command {
         cli::Key::Create { integrator, json } => {
             let hasher = gateway::hasher(config)?;

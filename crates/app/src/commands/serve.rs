@@ -124,12 +124,12 @@ async fn print_demo(config: &Config, running: &Running) -> anyhow::Result<()> {
     let (key, secret) = key::create(store, &gateway::hasher(config)?, demo.id).await?;
     let (url, public_id, secret) = (&running.url, &key.public_id, &secret.0);
     println!(
-        "\nDemo integrator {}\n  public_id  {public_id}\n  secret     {secret}\n\nA token:\n\n  TOKEN=$(curl -s -u {public_id}:{secret} -X POST {url}/v2/oauth/token | sed 's/.*\"access_token\":\"\\([^\"]*\\)\".*/\\1/')\n\nA charge:\n\n  curl -s {url}/api/v1/charges -H \"Authorization: Bearer $TOKEN\" -H 'Content-Type: application/json' \\\n    -d '{{\"amount\": 15.50, \"external_id\": \"order-1\", \"payer\": {{\"name\": \"Maria Silva\", \"document\": \"52998224725\"}}}}'\n",
+        "\nDemo integrator {}\n  public_id  {public_id}\n  secret     {secret}\n\n# A token:\n\n  TOKEN=$(curl -s -u {public_id}:{secret} -X POST {url}/v2/oauth/token | sed -n 's/.*\"access_token\":\"\\([^\"]*\\)\".*/\\1/p')\n\n# A charge:\n\n  curl -s {url}/api/v1/charges -H \"Authorization: Bearer $TOKEN\" -H 'Content-Type: application/json' \\\n    -d '{{\"amount\": 15.50, \"external_id\": \"order-1\", \"payer\": {{\"name\": \"Maria Silva\", \"document\": \"52998224725\"}}}}'; echo\n",
         demo.id
     );
     if let Some(simulator) = &running.simulator {
         println!(
-            "Pay it at the simulated provider, with the pix_id that the charge was answered with:\n\n  PIX_ID=$(curl -s {url}/api/v1/charges/order-1 -H \"Authorization: Bearer $TOKEN\" | sed 's/.*\"pix_id\":\"\\([^\"]*\\)\".*/\\1/')\n  curl -s -X POST {}/sim/charges/$PIX_ID/pay\n\nThe balance:\n\n  curl -s -X POST {url}/v2/balance -H \"Authorization: Bearer $TOKEN\"\n",
+            "# Pay it at the simulated provider, with the pix_id that the charge was answered with:\n\n  PIX_ID=$(curl -s {url}/api/v1/charges/order-1 -H \"Authorization: Bearer $TOKEN\" | sed -n 's/.*\"pix_id\":\"\\([^\"]*\\)\".*/\\1/p')\n  curl -s -X POST {}/sim/charges/$PIX_ID/pay; echo\n\n# The balance:\n\n  curl -s -X POST {url}/v2/balance -H \"Authorization: Bearer $TOKEN\"\n",
             simulator.base_url()
         );
     }

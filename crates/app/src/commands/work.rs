@@ -17,7 +17,7 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
         );
     };
     let keys = gateway::secrets(&config)?;
-    let store = Arc::new(gateway::open_store(&config)?);
+    let store = Arc::new(gateway::open_existing_store(&config)?);
     gateway::bind_provider(&store, &gateway::provider_name(settings), false).await?;
     let provider = gateway::provider_config(&config, settings, &config.public_url, &keys.callback_secret);
     let ports = gateway::ports(store, provider)?;
