@@ -12,7 +12,7 @@ tools:
 	@command -v cc >/dev/null || { echo "a C compiler is needed: apt-get install gcc libc6-dev"; exit 1; }
 
 run: tools ## Build and start the gateway on 127.0.0.1:8080, with a simulated provider and a demo key
-	$(CARGO) run --quiet --package pix-gateway -- serve --demo
+	$(CARGO) run --package pix-gateway -- serve --demo
 
 demo: tools ## Walk through the main job on a fresh store, and check every step
 	$(CARGO) run --quiet --package pix-gateway -- demo

@@ -144,6 +144,25 @@ fn a_withdrawals_money_moves_where_the_table_says() {
 }
 
 #[test]
+fn a_withdrawal_that_arrived_and_came_back_before_we_asked_is_settled_and_returned_in_one_change() {
+    for (returned, state) in [(400, OutgoingState::Completed), (1_000, OutgoingState::Returned)] {
+        let sent = withdrawal_in(&OutgoingState::Uncertain);
+        let fee = sent.fee.get();
+        let told = report(Progress::Returned(cents(returned)));
+        let both = next(sent.come_back(told, cents(returned), at(5)));
+        assert_eq!(both.writes.len(), 1);
+        assert_eq!(both.withdrawal().unwrap().state, state);
+        assert_eq!(both.withdrawal().unwrap().returned, cents(returned));
+        let expected = [
+            (Reason::WithdrawalSettle, 1_000),
+            (Reason::WithdrawalFee, fee),
+            (Reason::WithdrawalReturn, returned),
+        ];
+        assert_eq!(moved(&both), expected);
+    }
+}
+
+#[test]
 fn a_withdrawal_comes_back_in_parts_until_all_of_it_has() {
     let completed = withdrawal_in(&OutgoingState::Completed);
     let first = next(completed.give_back(cents(400), at(5)));
