@@ -2,5 +2,7 @@
 
 fn main() {
     println!("cargo:rerun-if-changed=../../migrations/sqlite");
+    println!("cargo:rerun-if-changed=../../migrations/postgres");
+    println!("cargo:rerun-if-changed=../../migrations/postgres");
     println!("cargo:rerun-if-changed=build.rs");
 }

@@ -40,6 +40,7 @@
 //! | [`builders`] | integrators, commands and records with sensible defaults |
 //! | [`clock`], [`ids`], [`provider`] | the other ports, for tests |
 //! | [`cases`] | the promises, one function each; `store_suite!` lists them |
+//! | [`nodes`] | several nodes on one database, as one store |
 //! | [`script`] | a seeded random script and what it must observe |
 
 #![expect(
@@ -54,6 +55,7 @@ pub mod cases;
 pub mod clock;
 pub mod harness;
 pub mod ids;
+pub mod nodes;
 pub mod provider;
 pub mod provider_suite;
 pub mod script;
@@ -62,5 +64,6 @@ mod suite;
 pub use clock::FixedClock;
 pub use harness::{Durability, Services, StoreHarness, StoreSet, services};
 pub use ids::SequencedIds;
+pub use nodes::Nodes;
 pub use provider::{Answer, FakeProvider};
 pub use suite::{Snapshot, assert_books_are_right, run, snapshot};

@@ -18,11 +18,15 @@ use uuid::Uuid;
 /// The SQL type of an id.
 #[derive(Debug, Clone, Copy, SqlType, QueryId)]
 #[diesel(sqlite_type(name = "Text"))]
+// uuid and uuid[]
+#[diesel(postgres_type(oid = 2950, array_oid = 2951))]
 pub struct Id;
 
 /// The SQL type of an instant.
 #[derive(Debug, Clone, Copy, SqlType, QueryId)]
 #[diesel(sqlite_type(name = "Long"))]
+// bigint and bigint[]
+#[diesel(postgres_type(oid = 20, array_oid = 1016))]
 pub struct Instant;
 
 /// An id as it is kept.

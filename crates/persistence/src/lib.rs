@@ -7,6 +7,7 @@
 //! | Module | Room |
 //! |---|---|
 //! | `schema`, `codec`, `rows` | tables and rows; shared by every database |
+//! | [`postgres`] | the store of record: any number of nodes on one database |
 //! | [`sqlite`] | the embedded store: one file, one writer, many readers |
 //!
 //! ```
@@ -39,4 +40,5 @@
 mod codec;
 mod rows;
 mod schema;
+pub mod postgres;
 pub mod sqlite;

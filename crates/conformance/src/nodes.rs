@@ -1,0 +1,135 @@
+//! Several nodes on one database, as one store: every call goes to the next node in turn.
+//!
+//! So the whole suite runs across nodes: what one writes another one reads, and the contenders of a race are spread over
+//! all of them. Each node MUST see what any other has applied.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pix_domain::audit::{Book, BookStore, StoredFinding};
+use pix_domain::charges::store::ChargeStore;
+use pix_domain::charges::{Charge, Receipt};
+use pix_domain::credentials::store::{ApiKeyStore, IntegratorStore};
+use pix_domain::credentials::{ApiKey, Integrator, IntegratorStatus};
+use pix_domain::error::{ApplyError, StoreError};
+use pix_domain::fees::{FeeSchedule, FeeStore};
+use pix_domain::follow_up::{FollowUp, FollowUpStore, LookupStore};
+use pix_domain::ids::{ChargeId, IntegratorId, RefundId, ResourceKind, ResourceRef, WithdrawalId};
+use pix_domain::list::ListQuery;
+use pix_domain::refunds::Refund;
+use pix_domain::refunds::store::RefundStore;
+use pix_domain::text::{ExternalId, IdempotencyKey};
+use pix_domain::time::Timestamp;
+use pix_domain::transition::{Transition, TransitionStore};
+use pix_domain::wallet::store::WalletStore;
+use pix_domain::wallet::{Entry, Wallet};
+use pix_domain::withdrawals::Withdrawal;
+use pix_domain::withdrawals::store::WithdrawalStore;
+use uuid::Uuid;
+
+use crate::StoreSet;
+
+/// The nodes, and whose turn it is.
+pub struct Nodes {
+    nodes: Vec<StoreSet>,
+    turn: AtomicUsize,
+}
+
+impl Nodes {
+    /// All of `nodes` as one store. There has to be one at least.
+    pub fn of(nodes: Vec<StoreSet>) -> StoreSet {
+        assert!(!nodes.is_empty(), "there is a node");
+        StoreSet::of(Arc::new(Self { nodes, turn: AtomicUsize::new(0) }))
+    }
+
+    fn next(&self) -> &StoreSet {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        &self.nodes[turn % self.nodes.len()]
+    }
+}
+
+/// Methods of `$port`, each handed to the next node.
+macro_rules! hand_over {
+    ($port:ident, $node:ident => $path:expr, {
+        $(fn $name:ident(&self $(, $argument:ident: $kind:ty)*) -> $answer:ty;)+
+    }) => {
+        #[async_trait]
+        impl $port for Nodes {
+            $(async fn $name(&self $(, $argument: $kind)*) -> $answer {
+                let $node = self.next();
+                $path.$name($($argument),*).await
+            })+
+        }
+    };
+}
+
+hand_over!(TransitionStore, node => node.domain.transitions, {
+    fn apply(&self, transition: Transition) -> Result<(), ApplyError>;
+    fn apply_all(&self, transitions: Vec<Transition>) -> Vec<Result<(), ApplyError>>;
+});
+
+hand_over!(ChargeStore, node => node.domain.charges, {
+    fn find(&self, owner: IntegratorId, id: ChargeId) -> Result<Option<Charge>, StoreError>;
+    fn find_by_external_id(&self, owner: IntegratorId, name: &ExternalId) -> Result<Option<Charge>, StoreError>;
+    fn find_by_pix_id(&self, owner: IntegratorId, pix_id: &str) -> Result<Option<Charge>, StoreError>;
+    fn list(&self, owner: IntegratorId, query: &ListQuery) -> Result<Vec<Charge>, StoreError>;
+    fn receipts(&self, owner: IntegratorId, id: ChargeId) -> Result<Vec<Receipt>, StoreError>;
+});
+
+hand_over!(WithdrawalStore, node => node.domain.withdrawals, {
+    fn find(&self, owner: IntegratorId, id: WithdrawalId) -> Result<Option<Withdrawal>, StoreError>;
+    fn find_by_external_id(&self, owner: IntegratorId, name: &ExternalId) -> Result<Option<Withdrawal>, StoreError>;
+    fn find_by_pix_id(&self, owner: IntegratorId, pix_id: &str) -> Result<Option<Withdrawal>, StoreError>;
+    fn list(&self, owner: IntegratorId, query: &ListQuery) -> Result<Vec<Withdrawal>, StoreError>;
+});
+
+hand_over!(RefundStore, node => node.domain.refunds, {
+    fn find(&self, owner: IntegratorId, id: RefundId) -> Result<Option<Refund>, StoreError>;
+    fn find_by_external_id(&self, owner: IntegratorId, name: &ExternalId) -> Result<Option<Refund>, StoreError>;
+    fn find_by_pix_id(&self, owner: IntegratorId, pix_id: &str) -> Result<Option<Refund>, StoreError>;
+    fn list_of_charge(&self, owner: IntegratorId, charge: ChargeId) -> Result<Vec<Refund>, StoreError>;
+});
+
+hand_over!(WalletStore, node => node.domain.wallets, {
+    fn wallet(&self, owner: IntegratorId) -> Result<Wallet, StoreError>;
+    fn entries(&self, owner: IntegratorId, after: u64, limit: u32) -> Result<Vec<Entry>, StoreError>;
+});
+
+hand_over!(FeeStore, node => node.domain.fees, {
+    fn current(&self, owner: IntegratorId) -> Result<FeeSchedule, StoreError>;
+    fn version(&self, owner: IntegratorId, version: u32) -> Result<Option<FeeSchedule>, StoreError>;
+    fn set(&self, owner: IntegratorId, schedule: FeeSchedule, at: Timestamp) -> Result<u32, StoreError>;
+});
+
+hand_over!(FollowUpStore, node => node.domain.follow_ups, {
+    fn claim(&self, now: Timestamp, lease: Duration, limit: u32) -> Result<Vec<FollowUp>, StoreError>;
+    fn postpone(&self, resource: ResourceRef, until: Timestamp) -> Result<(), StoreError>;
+});
+
+hand_over!(LookupStore, node => node.domain.lookups, {
+    fn find_handle(
+        &self, owner: IntegratorId, kind: ResourceKind, key: &IdempotencyKey
+    ) -> Result<Option<Uuid>, StoreError>;
+    fn locate(&self, id: Uuid) -> Result<Option<ResourceRef>, StoreError>;
+});
+
+hand_over!(IntegratorStore, node => node.integrators, {
+    fn create(&self, integrator: Integrator) -> Result<(), StoreError>;
+    fn find(&self, id: IntegratorId) -> Result<Option<Integrator>, StoreError>;
+    fn list(&self) -> Result<Vec<Integrator>, StoreError>;
+    fn set_status(&self, id: IntegratorId, status: IntegratorStatus) -> Result<bool, StoreError>;
+});
+
+hand_over!(ApiKeyStore, node => node.keys, {
+    fn create(&self, key: ApiKey) -> Result<(), StoreError>;
+    fn find(&self, public_id: &str) -> Result<Option<ApiKey>, StoreError>;
+    fn list(&self, owner: IntegratorId) -> Result<Vec<ApiKey>, StoreError>;
+    fn revoke(&self, public_id: &str, at: Timestamp) -> Result<bool, StoreError>;
+});
+
+hand_over!(BookStore, node => node.books, {
+    fn book(&self, owner: IntegratorId) -> Result<Book, StoreError>;
+    fn findings(&self, owner: IntegratorId) -> Result<Vec<StoredFinding>, StoreError>;
+});

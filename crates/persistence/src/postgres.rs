@@ -1,0 +1,189 @@
+//! The store of record: PostgreSQL 13 or newer, over `tokio-postgres` (no libpq).
+//!
+//! | Module | Room |
+//! |---|---|
+//! | `open` | looking at a server before it is used; migrations |
+//! | `pool` | the three pools and the settings of every connection |
+//! | `columns`, `statement` | transitions as one statement over arrays |
+//! | `group` | gathering concurrent transitions |
+//! | `apply` | running them: one by one, or a group; and finding out what became of a lost commit |
+//! | `charges`, `withdrawals`, `refunds`, `books`, `follow_ups`, `settings`, `facts` | the other ports |
+//!
+//! **Writes** are one prepared statement and one round trip, in its own transaction (READ COMMITTED). It locks the
+//! records it changes, then the wallets, both in the order of their keys; decides; and writes what it accepted. What it
+//! refuses writes nothing.
+//!
+//! **Groups**: while one group is at the database, whoever comes waits and goes with the next one. A lone caller goes at
+//! once. Each transition of a group succeeds or fails on its own.
+//!
+//! **Lost commits**: when the connection breaks after a statement was sent, the same transition is applied again on a
+//! fresh connection. Its guards make sure that it can't happen twice, and the number it carries (`events.transition_id`)
+//! tells whether it was the first sending that happened.
+
+mod apply;
+mod books;
+mod charges;
+mod columns;
+mod due;
+mod error;
+mod facts;
+mod follow_ups;
+mod group;
+#[cfg(feature = "bench")]
+mod literal;
+mod open;
+mod page;
+mod pool;
+mod refunds;
+mod settings;
+mod statement;
+mod types;
+mod withdrawals;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pix_domain::error::StoreError;
+
+use apply::Applier;
+use group::Gatherer;
+pub use group::{MAX_GATHER_WAIT, MAX_GROUP};
+pub use open::OpenError;
+use pool::{Conn, Connections, PoolSettings, Purpose};
+
+/// How a store is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PgOptions {
+    /// Whether to run pending migrations; without, they are refused.
+    pub migrate: bool,
+    /// How many connections write.
+    pub money_connections: usize,
+    /// How many connections read.
+    pub read_connections: usize,
+    /// How many connections serve the workers.
+    pub worker_connections: usize,
+    /// How long making a connection may take.
+    pub connect_timeout: Duration,
+    /// How long a caller waits for a free connection.
+    pub acquire_timeout: Duration,
+    /// How long the server may work on one statement.
+    pub statement_timeout: Duration,
+    /// How long the outcome of a lost commit is looked for before it is called unknown.
+    pub resolve_timeout: Duration,
+    /// How concurrent transitions are gathered; `None` for not at all.
+    pub grouping: Option<Grouping>,
+}
+
+/// How concurrent transitions are gathered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grouping {
+    /// At most so many transitions in one statement; never more than [`MAX_GROUP`].
+    pub max_group: usize,
+    /// At most so many groups at the database at once.
+    pub groups_in_flight: usize,
+    /// How long a further group waits for company while another one is at the database; never more than
+    /// [`MAX_GATHER_WAIT`]. Nobody waits when none is.
+    pub gather_wait: Duration,
+}
+
+impl Default for Grouping {
+    fn default() -> Self {
+        Self { max_group: MAX_GROUP, groups_in_flight: 2, gather_wait: Duration::from_micros(200) }
+    }
+}
+
+impl Default for PgOptions {
+    fn default() -> Self {
+        Self {
+            migrate: false,
+            money_connections: 8,
+            read_connections: 8,
+            worker_connections: 2,
+            connect_timeout: Duration::from_secs(3),
+            acquire_timeout: Duration::from_secs(1),
+            statement_timeout: Duration::from_secs(5),
+            resolve_timeout: Duration::from_secs(5),
+            grouping: Some(Grouping::default()),
+        }
+    }
+}
+
+/// Everything in one PostgreSQL database.
+#[derive(Debug)]
+pub struct PgStore {
+    schema_version: String,
+    reads: Connections,
+    workers: Connections,
+    applier: Arc<Applier>,
+    gatherer: Option<Gatherer>,
+}
+
+impl PgStore {
+    /// Opens the store at `url` (`postgres://user@host:port/database`). Connections are made and driven on the runtime
+    /// that this is called in.
+    pub async fn open(url: &str, options: PgOptions) -> Result<Self, OpenError> {
+        let config = open::config(url, options.connect_timeout)?;
+        if options.migrate {
+            open::migrate(&config).await?;
+        }
+        let schema_version = open::ready(&config).await?;
+        let runtime = tokio::runtime::Handle::current();
+        let pool = |purpose, size| {
+            let settings = PoolSettings {
+                size,
+                acquire_timeout: options.acquire_timeout,
+                statement_timeout: options.statement_timeout,
+            };
+            Connections::new(purpose, config.clone(), settings, runtime.clone()).map_err(OpenError::Failed)
+        };
+        let money = pool(Purpose::Money, options.money_connections)?;
+        let applier = Arc::new(Applier::new(money, &options));
+        Ok(Self {
+            schema_version,
+            reads: pool(Purpose::Reads, options.read_connections)?,
+            workers: pool(Purpose::Workers, options.worker_connections)?,
+            gatherer: options.grouping.map(|grouping| Gatherer::new(applier.clone(), grouping, runtime.clone())),
+            applier,
+        })
+    }
+
+    /// Runs the pending migrations of the database at `url`; their names.
+    pub async fn migrate(url: &str, connect_timeout: Duration) -> Result<Vec<String>, OpenError> {
+        open::migrate(&open::config(url, connect_timeout)?).await
+    }
+
+    /// The names of the migrations that the database at `url` still needs.
+    pub async fn pending_migrations(url: &str, connect_timeout: Duration) -> Result<Vec<String>, OpenError> {
+        open::pending(&open::config(url, connect_timeout)?).await
+    }
+
+    /// The newest migration the database had when it was opened.
+    pub fn schema_version(&self) -> &str {
+        &self.schema_version
+    }
+
+    /// A connection for reads.
+    async fn reads(&self) -> Result<Conn, StoreError> {
+        self.reads.get().await
+    }
+
+    /// A connection for the list of what is due.
+    async fn works(&self) -> Result<Conn, StoreError> {
+        self.workers.get().await
+    }
+
+    /// A connection for writes of settings.
+    async fn writes(&self) -> Result<Conn, StoreError> {
+        self.applier.connection().await
+    }
+}
+
+/// The statement that applies `transition` alone, and what is bound to its `$1`, `$2`, … as SQL: for the benchmark that
+/// runs the same statement by the database's own tool.
+#[cfg(feature = "bench")]
+#[doc(hidden)]
+pub fn statement_sql(
+    transition: &pix_domain::transition::Transition,
+) -> diesel::result::QueryResult<(String, Vec<String>)> {
+    statement::Statement::new(&[(transition, uuid::Uuid::nil())], columns::Form::Plain).sql()
+}

@@ -1,0 +1,290 @@
+//! Running transitions: one by one, or a group; and finding out what became of a commit whose answer was lost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use diesel::prelude::{ExpressionMethods, OptionalExtension, QueryDsl};
+use diesel_async::RunQueryDsl;
+use pix_domain::error::{ApplyError, StoreError};
+use pix_domain::transition::{Transition, TransitionStore};
+use tokio::time::{Instant, timeout};
+use uuid::Uuid;
+
+use super::columns::Form;
+use super::error::{DbError, Of, taken};
+use super::pool::{Conn, Connections};
+use super::statement::{Code, Statement};
+use super::{PgOptions, PgStore};
+use crate::codec::DbId;
+
+/// How many times a transition is tried when others are in its way.
+const MAX_ATTEMPTS: u32 = 10;
+/// How long the outcome of a lost commit is not asked for again after a failed question.
+const RESOLVE_PAUSE: Duration = Duration::from_millis(50);
+
+/// The result of one transition.
+pub type Applied = Result<(), ApplyError>;
+
+/// A transition on its way, with the number its events carry. The number is made once: it is the same however often the
+/// transition is sent, so that whoever reads it knows whose change it was.
+#[derive(Debug)]
+pub struct Sent {
+    /// What is to happen.
+    pub transition: Transition,
+    /// The number.
+    pub id: Uuid,
+}
+
+/// Runs transitions on connections for money.
+#[derive(Debug)]
+pub struct Applier {
+    connections: Connections,
+    resolve_timeout: Duration,
+    /// Beyond the server's own timeout: the line itself is dead.
+    answer_timeout: Duration,
+    node: u64,
+    sent: AtomicU64,
+}
+
+impl Applier {
+    /// An applier over the pool for money.
+    pub fn new(connections: Connections, options: &PgOptions) -> Self {
+        let mut node = [0_u8; 8];
+        // Without a random number, the address of this very store tells processes apart well enough on one machine; the
+        // numbers are compared only with those of one record's one version.
+        if getrandom::fill(&mut node).is_err() {
+            node = u64::from(std::process::id()).to_be_bytes();
+        }
+        Self {
+            connections,
+            resolve_timeout: options.resolve_timeout,
+            answer_timeout: options.statement_timeout.saturating_mul(2),
+            node: u64::from_be_bytes(node),
+            sent: AtomicU64::new(0),
+        }
+    }
+
+    /// A connection of the pool.
+    pub async fn connection(&self) -> Result<Conn, StoreError> {
+        self.connections.get().await
+    }
+
+    /// A transition with a number of its own; refused when its shape is wrong.
+    pub fn number(&self, transition: Transition) -> Result<Sent, ApplyError> {
+        transition.check_shape()?;
+        let number = self.sent.fetch_add(1, Ordering::Relaxed);
+        Ok(Sent { transition, id: Uuid::from_u64_pair(self.node, number) })
+    }
+
+    /// Applies one.
+    pub async fn one(&self, sent: &Sent) -> Applied {
+        let mut why = String::new();
+        for _ in 0..MAX_ATTEMPTS {
+            let codes = self.run(&[sent], Form::Plain).await;
+            match codes.map(|codes| codes.into_iter().next()) {
+                Ok(Some(Code::Decided(result))) => return result,
+                Ok(Some(Code::Again) | None) => "a lone transition was not decided".clone_into(&mut why),
+                Err(DbError::Taken(constraint)) => match taken(&constraint) {
+                    Some(key) => return Err(ApplyError::Duplicate(key)),
+                    // Two numbered the same row; one of them numbers it again.
+                    None => why = constraint,
+                },
+                Err(DbError::Contention(reason)) => why = reason,
+                Err(DbError::Lost(reason)) => {
+                    return self.resolve(sent, reason, Instant::now() + self.resolve_timeout).await;
+                }
+                Err(DbError::Refused(rule)) if rule.contains("out of range") => {
+                    // More than a wallet can hold.
+                    return Err(ApplyError::InsufficientFunds);
+                }
+                Err(error) => return Err(StoreError::from(error).into()),
+            }
+        }
+        Err(StoreError::Unavailable(format!("others were in the way {MAX_ATTEMPTS} times: {why}")).into())
+    }
+
+    /// Applies many that have nothing in common but wallets; `None` where it has to be asked again.
+    pub async fn many(&self, group: &[Arc<Sent>]) -> Vec<Option<Applied>> {
+        if let [lone] = group {
+            return vec![Some(self.one(lone).await)];
+        }
+        let all: Vec<&Sent> = group.iter().map(Arc::as_ref).collect();
+        match self.run(&all, Form::Arrays).await {
+            Ok(codes) => codes
+                .into_iter()
+                .map(|code| match code {
+                    Code::Decided(result) => Some(result),
+                    Code::Again => None,
+                })
+                .collect(),
+            Err(DbError::ReadOnly(why) | DbError::Unavailable(why)) => {
+                let refused = || Some(Err(StoreError::Unavailable(why.clone()).into()));
+                group.iter().map(|_| refused()).collect()
+            }
+            Err(DbError::Lost(why)) => {
+                let until = Instant::now() + self.resolve_timeout;
+                let mut results = Vec::with_capacity(group.len());
+                for sent in group {
+                    results.push(Some(self.resolve(sent, why.clone(), until).await));
+                }
+                results
+            }
+            Err(DbError::Damaged(_) | DbError::Taken(_) | DbError::Refused(_) | DbError::Contention(_)) => {
+                // One of them broke a rule that only the database sees, and nothing was written: each for itself.
+                let mut results = Vec::with_capacity(group.len());
+                for sent in group {
+                    results.push(Some(self.one(sent).await));
+                }
+                results
+            }
+        }
+    }
+
+    async fn run(&self, group: &[&Sent], form: Form) -> Result<Vec<Code>, DbError> {
+        let mut conn = self.connections.get().await.map_err(|error| DbError::Unavailable(error.to_string()))?;
+        let rows: Vec<(&Transition, Uuid)> = group.iter().map(|sent| (&sent.transition, sent.id)).collect();
+        let statement = Statement::new(&rows, form);
+        let answer = timeout(self.answer_timeout, Self::ask(&mut conn, &statement)).await;
+        let answer = answer.unwrap_or_else(|_elapsed| {
+            Err(DbError::Lost(format!("no answer within {} ms", self.answer_timeout.as_millis())))
+        });
+        match &answer {
+            // Whatever is still going on there is not waited for.
+            Err(DbError::Lost(_)) => drop(Conn::take(conn)),
+            // The server is no longer the one that writes.
+            Err(DbError::ReadOnly(_)) => {
+                drop(Conn::take(conn));
+                self.connections.forget();
+            }
+            _ => {}
+        }
+        answer.and_then(|codes| statement.read(&codes).map_err(|error| DbError::Damaged(error.to_string())))
+    }
+
+    async fn ask(conn: &mut Conn, statement: &Statement) -> Result<Vec<i32>, DbError> {
+        statement.get_result::<Vec<i32>>(conn).await.of("transition")
+    }
+
+    /// What became of a transition whose answer was lost.
+    ///
+    /// It is applied again, with the same number: its guards let it happen once, whichever of the two sendings comes
+    /// first, even when the first is still on its way. When the guards refuse it, the number of the event that stands in
+    /// its place says whether that was the first sending.
+    async fn resolve(&self, sent: &Sent, why: String, until: Instant) -> Applied {
+        let unknown = |why: String| Err(StoreError::Unknown(why).into());
+        if sent.transition.writes.is_empty() && !sent.transition.postings.is_empty() {
+            // Nothing guards it.
+            return unknown(why);
+        }
+        let mut why = why;
+        while Instant::now() < until {
+            match self.resolve_once(sent).await {
+                Ok(result) => return result,
+                Err(error) => why = error,
+            }
+            tokio::time::sleep(RESOLVE_PAUSE).await;
+        }
+        tracing::error!(%why, "the outcome of a commit is unknown");
+        unknown(why)
+    }
+
+    async fn resolve_once(&self, sent: &Sent) -> Result<Applied, String> {
+        let refused = match self.run(&[sent], Form::Plain).await {
+            Ok(codes) => match codes.into_iter().next() {
+                Some(Code::Decided(Ok(()))) => return Ok(Ok(())),
+                Some(Code::Decided(Err(refused))) => refused,
+                Some(Code::Again) | None => return Err("a lone transition was not decided".to_owned()),
+            },
+            Err(DbError::Taken(constraint)) => match taken(&constraint) {
+                Some(key) => ApplyError::Duplicate(key),
+                None => return Err(constraint),
+            },
+            Err(DbError::Refused(rule)) => ApplyError::Store(StoreError::Rejected(rule)),
+            Err(error) => return Err(StoreError::from(error).to_string()),
+        };
+        match self.happened(sent).await {
+            Ok(true) => Ok(Ok(())),
+            Ok(false) => Ok(Err(refused)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Whether the events of this very sending are there.
+    async fn happened(&self, sent: &Sent) -> Result<bool, StoreError> {
+        let Some(write) = sent.transition.writes.as_slice().first() else { return Ok(false) };
+        let resource = write.record.resource();
+        let mut conn = self.connections.get().await?;
+        let found: Option<DbId> = numbered::events::table
+            .filter(numbered::events::integrator_id.eq(DbId::from(resource.integrator_id)))
+            .filter(numbered::events::resource_kind.eq(resource.kind.as_str()))
+            .filter(numbered::events::resource_id.eq(DbId(resource.id)))
+            .filter(numbered::events::sequence.eq(i64::from(write.record.version().0)))
+            .select(numbered::events::transition_id)
+            .get_result(&mut conn)
+            .await
+            .optional()
+            .of("events")?;
+        Ok(found == Some(DbId(sent.id)))
+    }
+}
+
+/// The events as this database keeps them: with the number of the transition that wrote them.
+mod numbered {
+    diesel::table! {
+        use diesel::sql_types::{BigInt, Text};
+        use crate::codec::Id;
+
+        events (integrator_id, resource_kind, resource_id, sequence) {
+            integrator_id -> Id,
+            resource_kind -> Text,
+            resource_id -> Id,
+            sequence -> BigInt,
+            transition_id -> Id,
+        }
+    }
+}
+
+#[async_trait]
+impl TransitionStore for PgStore {
+    async fn apply(&self, transition: Transition) -> Result<(), ApplyError> {
+        let sent = self.applier.number(transition)?;
+        match &self.gatherer {
+            Some(gatherer) => gatherer.apply(sent).await,
+            None => self.applier.one(&sent).await,
+        }
+    }
+
+    async fn apply_all(&self, transitions: Vec<Transition>) -> Vec<Result<(), ApplyError>> {
+        let mut results: Vec<Option<Applied>> = Vec::with_capacity(transitions.len());
+        let mut left: Vec<(usize, Arc<Sent>)> = Vec::with_capacity(transitions.len());
+        for (place, transition) in transitions.into_iter().enumerate() {
+            match self.applier.number(transition) {
+                Ok(sent) => {
+                    results.push(None);
+                    left.push((place, Arc::new(sent)));
+                }
+                Err(error) => results.push(Some(Err(error))),
+            }
+        }
+        // In order: a later one may spend what an earlier one brings. So a group begins when the one before has ended.
+        while !left.is_empty() {
+            let waiting: Vec<Arc<Sent>> = left.iter().map(|(_, sent)| Arc::clone(sent)).collect();
+            let together = self.gatherer.as_ref().map_or(1, |gatherer| gatherer.together(&waiting).max(1));
+            let answers = self.applier.many(waiting.get(..together).unwrap_or(&waiting)).await;
+            let rest = left.split_off(together.min(left.len()));
+            let mut again = Vec::new();
+            for ((place, sent), answer) in left.into_iter().zip(answers) {
+                match (answer, results.get_mut(place)) {
+                    (Some(answer), Some(result)) => *result = Some(answer),
+                    _ => again.push((place, sent)),
+                }
+            }
+            again.extend(rest);
+            left = again;
+        }
+        let lost = || Err(StoreError::Unknown("a transition was not answered for".to_owned()).into());
+        results.into_iter().map(|result| result.unwrap_or_else(lost)).collect()
+    }
+}

@@ -1,0 +1,111 @@
+//! Reads of charges.
+
+use async_trait::async_trait;
+use diesel::prelude::{
+    BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper,
+};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use pix_domain::charges::store::ChargeStore;
+use pix_domain::charges::{Charge, Receipt};
+use pix_domain::end_to_end::EndToEndId;
+use pix_domain::error::StoreError;
+use pix_domain::ids::{ChargeId, IntegratorId};
+use pix_domain::list::ListQuery;
+use pix_domain::text::ExternalId;
+
+use super::PgStore;
+use super::error::Of;
+use super::page::page;
+use super::types::can_be_kept;
+use crate::codec::DbId;
+use crate::rows::{ChargeRow, ReceiptRow};
+use crate::schema::{charges, receipts};
+
+#[async_trait]
+impl ChargeStore for PgStore {
+    async fn find(&self, integrator_id: IntegratorId, id: ChargeId) -> Result<Option<Charge>, StoreError> {
+        let mut conn = self.reads().await?;
+        find(&mut conn, integrator_id.into(), DbId(id.0)).await
+    }
+
+    async fn find_by_external_id(
+        &self,
+        integrator_id: IntegratorId,
+        external_id: &ExternalId,
+    ) -> Result<Option<Charge>, StoreError> {
+        let mut conn = self.reads().await?;
+        let of_owner = charges::integrator_id.eq(DbId::from(integrator_id));
+        let named = of_owner.and(charges::external_id.eq(external_id.as_str()));
+        let found = charges::table.filter(named).select(ChargeRow::as_select()).first(&mut conn).await;
+        found.optional().of("charges")?.map(Charge::try_from).transpose()
+    }
+
+    async fn find_by_pix_id(
+        &self,
+        integrator_id: IntegratorId,
+        pix_id: &str,
+    ) -> Result<Option<Charge>, StoreError> {
+        if !can_be_kept(pix_id) {
+            return Ok(None);
+        }
+        let mut conn = self.reads().await?;
+        find_by_pix_id(&mut conn, integrator_id.into(), pix_id).await
+    }
+
+    async fn list(&self, integrator_id: IntegratorId, query: &ListQuery) -> Result<Vec<Charge>, StoreError> {
+        let mut conn = self.reads().await?;
+        let rows: Vec<ChargeRow> = page!(charges, ChargeRow, DbId::from(integrator_id), query, &mut conn);
+        rows.into_iter().map(Charge::try_from).collect()
+    }
+
+    async fn receipts(&self, integrator_id: IntegratorId, id: ChargeId) -> Result<Vec<Receipt>, StoreError> {
+        let mut conn = self.reads().await?;
+        let of_owner = receipts::integrator_id.eq(DbId::from(integrator_id));
+        let rows: Vec<ReceiptRow> = receipts::table
+            .filter(of_owner.and(receipts::charge_id.eq(DbId(id.0))))
+            .order(receipts::number.asc())
+            .select(ReceiptRow::as_select())
+            .load(&mut conn)
+            .await
+            .of("receipts")?;
+        rows.into_iter().map(Receipt::try_from).collect()
+    }
+}
+
+async fn find(conn: &mut AsyncPgConnection, owner: DbId, id: DbId) -> Result<Option<Charge>, StoreError> {
+    let found = charges::table.find((owner, id)).select(ChargeRow::as_select()).first(conn).await;
+    found.optional().of("charges")?.map(Charge::try_from).transpose()
+}
+
+async fn find_by_pix_id(
+    conn: &mut AsyncPgConnection,
+    owner: DbId,
+    pix_id: &str,
+) -> Result<Option<Charge>, StoreError> {
+    let made: Option<ChargeRow> = charges::table
+        .filter(charges::integrator_id.eq(owner).and(charges::provider_id.eq(pix_id)))
+        .order(charges::id.asc())
+        .select(ChargeRow::as_select())
+        .first(conn)
+        .await
+        .optional()
+        .of("charges")?;
+    if let Some(row) = made {
+        return Charge::try_from(row).map(Some);
+    }
+    // Receipts are kept by other texts too; only an end-to-end id is looked for.
+    if EndToEndId::parse(pix_id).is_err() {
+        return Ok(None);
+    }
+    let received: Option<DbId> = receipts::table
+        .find((owner, pix_id))
+        .select(receipts::charge_id)
+        .first(conn)
+        .await
+        .optional()
+        .of("receipts")?;
+    match received {
+        Some(id) => find(conn, owner, id).await,
+        None => Ok(None),
+    }
+}

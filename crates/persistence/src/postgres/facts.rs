@@ -1,0 +1,33 @@
+//! What holds of the whole deployment.
+
+use diesel::prelude::{ExpressionMethods, OptionalExtension, QueryDsl};
+use diesel::upsert::excluded;
+use diesel_async::RunQueryDsl;
+use pix_domain::error::StoreError;
+
+use super::PgStore;
+use super::error::{DbError, Of};
+use crate::schema::facts;
+
+impl PgStore {
+    /// The fact with that name, if it was ever kept.
+    pub async fn fact(&self, name: &'static str) -> Result<Option<String>, StoreError> {
+        let mut conn = self.reads().await?;
+        let found = facts::table.find(name).select(facts::value).first(&mut conn).await;
+        Ok(found.optional().of("facts")?)
+    }
+
+    /// Keeps a fact in place of the one with the same name.
+    pub async fn keep_fact(&self, name: &'static str, value: String) -> Result<(), StoreError> {
+        let mut conn = self.writes().await?;
+        let kept = diesel::insert_into(facts::table)
+            .values((facts::name.eq(name), facts::value.eq(value)))
+            .on_conflict(facts::name)
+            .do_update()
+            .set(facts::value.eq(excluded(facts::value)))
+            .execute(&mut conn)
+            .await;
+        kept.of("facts").map_err(DbError::of_write)?;
+        Ok(())
+    }
+}

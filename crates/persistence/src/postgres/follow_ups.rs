@@ -1,0 +1,88 @@
+//! What is due, and the lookups beside it.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use diesel::prelude::{CombineDsl, ExpressionMethods, IntoSql, OptionalExtension, QueryDsl};
+use diesel::sql_types::Text;
+use diesel_async::RunQueryDsl;
+use pix_domain::error::StoreError;
+use pix_domain::follow_up::{FollowUp, FollowUpStore, LookupStore};
+use pix_domain::ids::{IntegratorId, ResourceKind, ResourceRef};
+use pix_domain::text::IdempotencyKey;
+use pix_domain::time::Timestamp;
+use uuid::Uuid;
+
+use super::PgStore;
+use super::due::{Claim, Claimed, PutOff, kind_of};
+use super::error::{DbError, Of};
+use crate::codec::{self, DbId, DbTime, damaged};
+use crate::schema::{charges, handles, refunds, withdrawals};
+
+#[async_trait]
+impl FollowUpStore for PgStore {
+    async fn claim(&self, now: Timestamp, lease: Duration, limit: u32) -> Result<Vec<FollowUp>, StoreError> {
+        let mut conn = self.works().await?;
+        let statement = Claim { now: DbTime(now), until: DbTime(now.plus(lease)), limit: limit.into() };
+        let rows: Vec<Claimed> =
+            statement.load(&mut conn).await.of("follow_ups").map_err(DbError::of_write)?;
+        let mut claimed = rows.into_iter().map(claimed).collect::<Result<Vec<_>, _>>()?;
+        claimed.sort_by_key(|(was_due, follow_up)| (*was_due, follow_up.resource));
+        Ok(claimed.into_iter().map(|(_, follow_up)| follow_up).collect())
+    }
+
+    async fn postpone(&self, resource: ResourceRef, until: Timestamp) -> Result<(), StoreError> {
+        let mut conn = self.works().await?;
+        let statement = PutOff::new(resource, until);
+        statement.execute(&mut conn).await.of("follow_ups").map_err(DbError::of_write)?;
+        Ok(())
+    }
+}
+
+/// A claimed row, with the time it was due.
+fn claimed((rank, owner, id, was_due, attempts): Claimed) -> Result<(Timestamp, FollowUp), StoreError> {
+    let kind = kind_of(rank).ok_or_else(|| damaged("follow_ups.rank", "a kind of record"))?;
+    let resource = ResourceRef { integrator_id: IntegratorId(owner.0), kind, id: id.0 };
+    let attempts = codec::number("follow_up_attempts", attempts)?;
+    Ok((was_due.0, FollowUp { resource, attempts }))
+}
+
+/// The kind and the owner of the record in `$table` with this id.
+macro_rules! owner_of {
+    ($table:ident, $kind:expr, $id:expr) => {
+        $table::table
+            .filter($table::id.eq($id))
+            .select(($kind.as_str().into_sql::<Text>(), $table::integrator_id))
+    };
+}
+
+#[async_trait]
+impl LookupStore for PgStore {
+    async fn find_handle(
+        &self,
+        integrator_id: IntegratorId,
+        kind: ResourceKind,
+        key: &IdempotencyKey,
+    ) -> Result<Option<Uuid>, StoreError> {
+        let mut conn = self.reads().await?;
+        let handle = handles::table.find((DbId::from(integrator_id), kind.as_str(), key.as_str()));
+        let found = handle.select(handles::resource_id).first::<DbId>(&mut conn).await;
+        Ok(found.optional().of("handles")?.map(|id| id.0))
+    }
+
+    async fn locate(&self, id: Uuid) -> Result<Option<ResourceRef>, StoreError> {
+        let mut conn = self.reads().await?;
+        let key = DbId(id);
+        let rows: Vec<(String, DbId)> = owner_of!(charges, ResourceKind::Charge, key)
+            .union_all(owner_of!(withdrawals, ResourceKind::Withdrawal, key))
+            .union_all(owner_of!(refunds, ResourceKind::Refund, key))
+            .load(&mut conn)
+            .await
+            .of("records")?;
+        let mut found = Vec::with_capacity(rows.len());
+        for (kind, owner) in rows {
+            found.push(codec::resource("kind", owner, &kind, key)?);
+        }
+        Ok(found.into_iter().min_by_key(|resource| resource.kind))
+    }
+}

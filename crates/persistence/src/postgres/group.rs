@@ -1,0 +1,263 @@
+//! Gathering concurrent transitions, so that many share one statement, one commit and one lock of a hot wallet.
+//!
+//! Nobody waits for a timer on an idle store: a lone transition goes at once. While groups are at the database, whoever
+//! comes waits in line, and the next group takes all of the line that goes together. Two transitions that touch the same
+//! record, name, handle or receipt never go together, nor while the other one is at the database, and keep their order:
+//! a statement doesn't see what it writes itself.
+
+use std::collections::{HashSet, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use pix_domain::error::StoreError;
+use pix_domain::transition::{Guard, Record, Transition};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use super::Grouping;
+use super::apply::{Applied, Applier, Sent};
+
+/// The most transitions of one statement.
+pub const MAX_GROUP: usize = 256;
+/// The longest that a group waits for company.
+pub const MAX_GATHER_WAIT: Duration = Duration::from_millis(1);
+/// The most transitions in line; the next one is told that the store is busy.
+const MAX_WAITING: usize = 16_384;
+
+/// The line, and the groups that are made of it.
+#[derive(Debug)]
+pub struct Gatherer {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    applier: Arc<Applier>,
+    grouping: Grouping,
+    runtime: Handle,
+    hasher: RandomState,
+    line: Mutex<Line>,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    waiting: VecDeque<Waiting>,
+    /// What the groups at the database touch.
+    touched: HashSet<u64>,
+    /// How many groups are at the database, or about to be.
+    groups: usize,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    sent: Arc<Sent>,
+    touches: Vec<u64>,
+    answer: oneshot::Sender<Applied>,
+}
+
+impl Line {
+    /// Takes the next group: up to `most` that go together and with the groups at the database.
+    fn take(&mut self, most: usize) -> Vec<Waiting> {
+        let mut group: Vec<Waiting> = Vec::new();
+        let mut left = VecDeque::new();
+        // Whoever touches the same as one that stays behind stays behind it.
+        let mut behind: HashSet<u64> = HashSet::new();
+        while let Some(next) = self.waiting.pop_front() {
+            if group.len() >= most {
+                left.push_back(next);
+                break;
+            }
+            if next.touches.iter().any(|key| self.touched.contains(key) || behind.contains(key)) {
+                behind.extend(&next.touches);
+                left.push_back(next);
+            } else {
+                self.touched.extend(&next.touches);
+                group.push(next);
+            }
+        }
+        left.append(&mut self.waiting);
+        self.waiting = left;
+        group
+    }
+}
+
+impl Gatherer {
+    /// A gatherer that runs its groups on `runtime`.
+    pub fn new(applier: Arc<Applier>, grouping: Grouping, runtime: Handle) -> Self {
+        let grouping = Grouping {
+            max_group: grouping.max_group.clamp(1, MAX_GROUP),
+            groups_in_flight: grouping.groups_in_flight.max(1),
+            gather_wait: grouping.gather_wait.min(MAX_GATHER_WAIT),
+        };
+        let line = Mutex::new(Line::default());
+        let shared = Shared { applier, grouping, runtime, hasher: RandomState::new(), line };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Applies one, with whatever goes with it.
+    pub async fn apply(&self, sent: Sent) -> Applied {
+        let (answer, answered) = oneshot::channel();
+        let touches = touches(&sent.transition, &self.shared.hasher);
+        {
+            let mut line = self.shared.line();
+            if line.waiting.len() >= MAX_WAITING {
+                return Err(StoreError::Unavailable("too many writes are waiting".to_owned()).into());
+            }
+            line.waiting.push_back(Waiting { sent: Arc::new(sent), touches, answer });
+            if line.groups < self.shared.grouping.groups_in_flight {
+                line.groups = line.groups.saturating_add(1);
+                self.shared.runtime.spawn(Arc::clone(&self.shared).run_groups());
+            }
+        }
+        answered.await.unwrap_or_else(|_closed| {
+            Err(StoreError::Unknown("the store was closed during a write".to_owned()).into())
+        })
+    }
+
+    /// The most transitions of a group.
+    pub fn max_group(&self) -> usize {
+        self.shared.grouping.max_group
+    }
+
+    /// How many of the first `transitions` go together in one statement.
+    pub fn together(&self, transitions: &[Arc<Sent>]) -> usize {
+        let mut touched = HashSet::new();
+        let fits = |sent: &&Arc<Sent>| {
+            let keys = touches(&sent.transition, &self.shared.hasher);
+            let free = keys.iter().all(|key| !touched.contains(key));
+            touched.extend(keys);
+            free
+        };
+        transitions.iter().take(self.max_group()).take_while(fits).count()
+    }
+}
+
+impl Shared {
+    fn line(&self) -> MutexGuard<'_, Line> {
+        // Nothing in here panics while it holds the lock.
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs groups until none is left in line.
+    async fn run_groups(self: Arc<Self>) {
+        loop {
+            self.gather().await;
+            let group = {
+                let mut line = self.line();
+                let group = line.take(self.grouping.max_group);
+                if group.is_empty() {
+                    line.groups = line.groups.saturating_sub(1);
+                    return;
+                }
+                group
+            };
+            self.run(group).await;
+        }
+    }
+
+    /// Waits for company, as long as another group is at the database and this one wouldn't be full.
+    async fn gather(&self) {
+        let wait = self.grouping.gather_wait;
+        if wait.is_zero() {
+            return;
+        }
+        // A timer of the runtime is ten times too coarse.
+        let since = Instant::now();
+        while since.elapsed() < wait {
+            {
+                let line = self.line();
+                if line.groups < 2 || line.waiting.len() >= self.grouping.max_group {
+                    return;
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn run(&self, group: Vec<Waiting>) {
+        let sent: Vec<Arc<Sent>> = group.iter().map(|waiting| Arc::clone(&waiting.sent)).collect();
+        let results = self.applier.many(&sent).await;
+        let mut again = Vec::new();
+        let mut line = self.line();
+        for (waiting, result) in group.into_iter().zip(results) {
+            for key in &waiting.touches {
+                line.touched.remove(key);
+            }
+            match result {
+                // Whoever doesn't wait any more has gone away.
+                Some(result) => drop(waiting.answer.send(result)),
+                None => again.push(waiting),
+            }
+        }
+        for waiting in again.into_iter().rev() {
+            line.waiting.push_front(waiting);
+        }
+    }
+}
+
+/// What of a transition must not meet in one statement. Two different things with one number only wait for each other.
+fn touches(transition: &Transition, hasher: &RandomState) -> Vec<u64> {
+    let owner = transition.integrator_id;
+    let mut keys = Vec::with_capacity(transition.writes.len().saturating_mul(2).saturating_add(2));
+    for write in &transition.writes {
+        let resource = write.record.resource();
+        keys.push(hasher.hash_one((0_u8, resource.kind, resource.id)));
+        if write.guard == Guard::Absent {
+            let name = match &write.record {
+                Record::Charge(charge) => charge.external_id.as_str(),
+                Record::Withdrawal(withdrawal) => withdrawal.external_id.as_str(),
+                Record::Refund(refund) => refund.external_id.as_str(),
+            };
+            keys.push(hasher.hash_one((1_u8, owner, resource.kind, name)));
+        }
+    }
+    if let Some(handle) = &transition.handle {
+        keys.push(hasher.hash_one((2_u8, owner, handle.kind, handle.key.as_str())));
+    }
+    if let Some(receipt) = &transition.receipt {
+        keys.push(hasher.hash_one((3_u8, owner, receipt.payment.key.to_text())));
+        keys.push(hasher.hash_one((4_u8, owner, receipt.charge_id)));
+    }
+    keys
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting(touches: &[u64]) -> Waiting {
+        let transition = Transition::new(
+            pix_domain::ids::IntegratorId(uuid::Uuid::nil()),
+            pix_domain::time::Timestamp::from_micros(0),
+        );
+        let sent = Arc::new(Sent { transition, id: uuid::Uuid::nil() });
+        Waiting { sent, touches: touches.to_vec(), answer: oneshot::channel().0 }
+    }
+
+    fn keys(group: &[Waiting]) -> Vec<Vec<u64>> {
+        group.iter().map(|waiting| waiting.touches.clone()).collect()
+    }
+
+    #[test]
+    fn a_group_takes_the_line_in_order_up_to_its_size() {
+        let mut line = Line::default();
+        line.waiting.extend([waiting(&[1]), waiting(&[2]), waiting(&[3])]);
+        assert_eq!(keys(&line.take(2)), [vec![1], vec![2]]);
+        assert_eq!(keys(&line.take(2)), [vec![3]]);
+        assert!(line.take(2).is_empty());
+    }
+
+    #[test]
+    fn what_touches_the_same_waits_and_keeps_its_order() {
+        let mut line = Line::default();
+        line.waiting.extend([waiting(&[1]), waiting(&[1, 2]), waiting(&[2]), waiting(&[3])]);
+        assert_eq!(keys(&line.take(9)), [vec![1], vec![3]]);
+        // 1 is still at the database; 2 waits behind it.
+        assert!(line.take(9).is_empty());
+        line.touched.remove(&1);
+        assert_eq!(keys(&line.take(9)), [vec![1, 2]]);
+        line.touched.clear();
+        assert_eq!(keys(&line.take(9)), [vec![2]]);
+    }
+}

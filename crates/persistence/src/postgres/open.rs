@@ -1,0 +1,465 @@
+//! Looking at a database before it is used, and bringing its schema up to date.
+//!
+//! What a wrong deployment can get wrong is refused here, before the first write, with one sentence that says what to do:
+//! the URL, the way to the server, what the server promises of a commit, and whose schema the database has. A password is
+//! in none of them.
+
+mod url;
+
+use std::collections::BTreeMap;
+use std::error::Error as StdError;
+use std::io;
+use std::time::Duration;
+
+use diesel::connection::{Connection, SimpleConnection};
+use diesel::migration::{Migration, MigrationSource};
+use diesel::pg::Pg;
+use diesel::prelude::{ExpressionMethods, QueryDsl};
+use diesel::result::Error as DieselError;
+use diesel_async::async_connection_wrapper::AsyncConnectionWrapper;
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
+use thiserror::Error;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Config, NoTls};
+
+use super::pool::describe;
+use url::{name, parse, role, server};
+
+const MIGRATIONS: EmbeddedMigrations = embed_migrations!("../../migrations/postgres");
+
+/// The advisory lock that a program holds while it migrates (`pix-migr` as a number).
+const MIGRATION_LOCK: i64 = 0x7069_782d_6d69_6772;
+
+/// What a migration is run under, whatever the role's defaults: it takes as long as it takes.
+const MIGRATOR_SETTINGS: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0; \
+                                 SET LOCAL lock_timeout = 0";
+
+/// The oldest server that is used, as `server_version_num`: PostgreSQL 13.
+pub const OLDEST_SERVER_VERSION: i64 = 130_000;
+
+/// How long a step may take when nothing else is said.
+const DEFAULT_LIMIT: Duration = Duration::from_secs(3);
+
+mod catalog {
+    //! What PostgreSQL says of itself.
+
+    use diesel::sql_types::BigInt;
+
+    diesel::table! {
+        pg_catalog.pg_settings (name) {
+            name -> Text,
+            setting -> Text,
+        }
+    }
+    diesel::table! {
+        pg_catalog.pg_tables (schemaname, tablename) {
+            schemaname -> Text,
+            tablename -> Text,
+        }
+    }
+    diesel::table! {
+        #[sql_name = "__diesel_schema_migrations"]
+        schema_migrations (version) {
+            version -> Text,
+        }
+    }
+    diesel::define_sql_function! {
+        /// Whether the server follows another one.
+        fn pg_is_in_recovery() -> Bool;
+    }
+    diesel::define_sql_function! {
+        /// Where tables are made that are named without a schema.
+        fn current_schema() -> Nullable<Text>;
+    }
+    diesel::define_sql_function! {
+        /// Waits for a lock that is held until the transaction ends.
+        fn pg_advisory_xact_lock(key: BigInt) -> Text;
+    }
+}
+
+use catalog::{
+    current_schema, pg_advisory_xact_lock, pg_is_in_recovery, pg_settings, pg_tables, schema_migrations,
+};
+
+/// Why a database can't be used, and what to do. Servers and databases are named, passwords never.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum OpenError {
+    /// The URL isn't one.
+    #[error(
+        "the database URL is not valid ({0}): write postgres://USER:PASSWORD@HOST:5432/DATABASE, with other \
+         characters than letters and digits in the password percent-encoded"
+    )]
+    BadUrl(String),
+    /// The URL has a parameter that isn't known.
+    #[error("the database URL has the unknown parameter {0}: remove it or correct its name")]
+    UnknownParameter(String),
+    /// The URL asks for TLS.
+    #[error(
+        "sslmode={0} is not supported: use sslmode=disable or sslmode=prefer, on a network that nobody else reads or \
+         through a local proxy that speaks TLS"
+    )]
+    Tls(String),
+    /// Nobody listens there.
+    #[error(
+        "nothing listens at {0}: start PostgreSQL there, or correct the host and port of the database URL"
+    )]
+    NotListening(String),
+    /// The way there is closed.
+    #[error(
+        "{server} can't be reached ({reason}): correct the host of the database URL, or open the way to it"
+    )]
+    Unreachable {
+        /// The host and port.
+        server: String,
+        /// What the operating system said.
+        reason: String,
+    },
+    /// It didn't answer in time.
+    #[error("{server} did not answer within {} ms: correct the host of the database URL, or open the way to it", .limit.as_millis())]
+    TimedOut {
+        /// The host and port.
+        server: String,
+        /// How long was waited.
+        limit: Duration,
+    },
+    /// The password is wrong or missing.
+    #[error(
+        "{server} refuses the password of the role {role}: correct the user and password of the database URL"
+    )]
+    WrongPassword {
+        /// The host and port.
+        server: String,
+        /// Who was let out.
+        role: String,
+    },
+    /// The role may not connect.
+    #[error(
+        "{server} does not let the role {role} in ({reason}): create the role, or let it in by pg_hba.conf and GRANT CONNECT"
+    )]
+    NotLetIn {
+        /// The host and port.
+        server: String,
+        /// Who was let out.
+        role: String,
+        /// What the server said.
+        reason: String,
+    },
+    /// There is no database with that name.
+    #[error(
+        "there is no database {database} at {server}: create it, or correct the name in the database URL"
+    )]
+    NoDatabase {
+        /// The host and port.
+        server: String,
+        /// The name.
+        database: String,
+    },
+    /// All places are taken.
+    #[error(
+        "{server} has no free connection ({reason}): raise its limit of connections, or make the pools smaller"
+    )]
+    Full {
+        /// The host and port.
+        server: String,
+        /// What the server said.
+        reason: String,
+    },
+    /// It comes up or goes down.
+    #[error("{server} takes no connections now ({reason}): try again when it is up")]
+    NotUp {
+        /// The host and port.
+        server: String,
+        /// What the server said.
+        reason: String,
+    },
+    /// It is older than what this program was made for.
+    #[error("{server} is PostgreSQL {version}: upgrade it to 13 or newer")]
+    TooOld {
+        /// The host and port.
+        server: String,
+        /// Its version.
+        version: String,
+    },
+    /// Its texts aren't UTF-8.
+    #[error("the database {database} has the encoding {encoding}: make a new one with ENCODING 'UTF8'")]
+    NotUtf8 {
+        /// The database.
+        database: String,
+        /// Its encoding.
+        encoding: String,
+    },
+    /// It follows another server.
+    #[error("{0} is a standby and takes no writes: set the database URL to its primary")]
+    Standby(String),
+    /// It was told to take no writes.
+    #[error(
+        "the database {0} is read-only: set default_transaction_read_only = off for the server, the database and the role"
+    )]
+    ReadOnly(String),
+    /// A commit there may be lost or the data damaged by a crash.
+    #[error(
+        "{setting} is off for the database {database}, so that a crash could lose money: set {setting} = on for the \
+         server, the database and the role"
+    )]
+    NotDurable {
+        /// The database.
+        database: String,
+        /// The setting that is off.
+        setting: String,
+    },
+    /// The database is another program's.
+    #[error(
+        "the database {0} is another program's: make one for pix-gateway, and set the database URL to it"
+    )]
+    Foreign(String),
+    /// The schema is of a later version of this program.
+    #[error(
+        "the database {database} was written by a newer pix-gateway: upgrade the program, or restore a backup of the \
+         older version (unknown migration {version})"
+    )]
+    Newer {
+        /// The database.
+        database: String,
+        /// A migration this program doesn't know.
+        version: String,
+    },
+    /// The schema is of an earlier version of this program, or isn't there at all.
+    #[error(
+        "the database {database} needs {} migration(s) ({}): back it up and run `pix-gateway migrate`",
+        .migrations.len(), .migrations.join(", ")
+    )]
+    Pending {
+        /// The database.
+        database: String,
+        /// The names of what it needs.
+        migrations: Vec<String>,
+    },
+    /// The role may not do what is needed.
+    #[error(
+        "the role {role} may not do what is needed in the database {database} ({reason}): grant it, or let the owner \
+         of the database do it"
+    )]
+    Denied {
+        /// The database.
+        database: String,
+        /// Who.
+        role: String,
+        /// What the server said.
+        reason: String,
+    },
+    /// Something else failed.
+    #[error("the database can't be opened: {0}")]
+    Failed(String),
+}
+
+/// How the server at `url` is reached. Making a connection takes at most `connect_timeout`, if the URL doesn't say another
+/// one.
+pub fn config(url: &str, connect_timeout: Duration) -> Result<Config, OpenError> {
+    let mut config = parse(url)?;
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(connect_timeout);
+    }
+    Ok(config)
+}
+
+/// A connection, made in time.
+pub async fn connect(config: &Config) -> Result<AsyncPgConnection, OpenError> {
+    within(config, async {
+        let (client, connection) =
+            config.connect(NoTls).await.map_err(|error| not_connected(config, &error))?;
+        let made = AsyncPgConnection::try_from_client_and_connection(client, connection).await;
+        made.map_err(|error| failed(config, &error.to_string()))
+    })
+    .await
+}
+
+/// The database's migrations that this program knows and the database has not, by name.
+pub async fn pending(config: &Config) -> Result<Vec<String>, OpenError> {
+    let mut conn = connect(config).await?;
+    Ok(within(config, compare(config, &mut conn)).await?.0)
+}
+
+/// Brings the database up to date, in one transaction; the names of what was run.
+///
+/// Of programs that do this at once, one does it and the others wait, as long as it takes.
+pub async fn migrate(config: &Config) -> Result<Vec<String>, OpenError> {
+    let mut conn = connect(config).await?;
+    within(config, check_server(config, &mut conn)).await?;
+    if within(config, compare(config, &mut conn)).await?.0.is_empty() {
+        return Ok(Vec::new());
+    }
+    // diesel runs migrations on connections that block.
+    let run = tokio::task::spawn_blocking(move || run_pending(conn)).await;
+    let run = run.map_err(|error| failed(config, &error.to_string()))?;
+    run.map_err(|error| failed(config, &error.to_string()))
+}
+
+/// Refuses a database that can't be trusted with money or isn't up to date; the newest migration it has.
+pub async fn ready(config: &Config) -> Result<String, OpenError> {
+    let mut conn = connect(config).await?;
+    let (pending, newest) = within(config, async {
+        check_server(config, &mut conn).await?;
+        compare(config, &mut conn).await
+    })
+    .await?;
+    match newest {
+        Some(newest) if pending.is_empty() => Ok(newest),
+        _ => Err(OpenError::Pending { database: name(config), migrations: pending }),
+    }
+}
+
+/// Runs one step: making a connection, or asking what is known at once.
+async fn within<T>(
+    config: &Config,
+    work: impl Future<Output = Result<T, OpenError>>,
+) -> Result<T, OpenError> {
+    let limit = config.get_connect_timeout().copied().unwrap_or(DEFAULT_LIMIT);
+    let late = OpenError::TimedOut { server: server(config), limit };
+    tokio::time::timeout(limit, work).await.unwrap_or(Err(late))
+}
+
+/// What the refusal of a connection means.
+fn not_connected(config: &Config, error: &tokio_postgres::Error) -> OpenError {
+    let (server, reason) = (server(config), describe(error));
+    let Some(code) = error.code() else {
+        let cause = StdError::source(error);
+        return match cause.and_then(|cause| cause.downcast_ref::<io::Error>()) {
+            Some(cause) if is_nobody(cause) => OpenError::NotListening(server),
+            Some(_) => OpenError::Unreachable { server, reason },
+            None if reason.contains("password missing") => {
+                OpenError::WrongPassword { server, role: role(config) }
+            }
+            None => failed(config, &reason),
+        };
+    };
+    match *code {
+        SqlState::INVALID_PASSWORD => OpenError::WrongPassword { server, role: role(config) },
+        SqlState::INVALID_AUTHORIZATION_SPECIFICATION | SqlState::INSUFFICIENT_PRIVILEGE => {
+            OpenError::NotLetIn { server, role: role(config), reason }
+        }
+        SqlState::INVALID_CATALOG_NAME => OpenError::NoDatabase { server, database: name(config) },
+        SqlState::TOO_MANY_CONNECTIONS => OpenError::Full { server, reason },
+        SqlState::CANNOT_CONNECT_NOW => OpenError::NotUp { server, reason },
+        _ => failed(config, &reason),
+    }
+}
+
+/// Whether the machine answers and nobody listens: a closed port, or no socket in the folder.
+fn is_nobody(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
+}
+
+fn failed(config: &Config, reason: &str) -> OpenError {
+    if reason.contains("permission denied") {
+        OpenError::Denied { database: name(config), role: role(config), reason: reason.to_owned() }
+    } else {
+        OpenError::Failed(format!("{} at {}: {reason}", name(config), server(config)))
+    }
+}
+
+/// The settings that are looked at.
+const ASKED: [&str; 7] = [
+    "server_version_num",
+    "server_version",
+    "server_encoding",
+    "default_transaction_read_only",
+    "fsync",
+    "full_page_writes",
+    "synchronous_commit",
+];
+
+/// Refuses a server that is too old, takes no writes, or forgets them.
+async fn check_server(config: &Config, conn: &mut AsyncPgConnection) -> Result<(), OpenError> {
+    let say = |error: DieselError| failed(config, &error.to_string());
+    let rows: Vec<(String, String)> = pg_settings::table
+        .filter(pg_settings::name.eq_any(ASKED))
+        .select((pg_settings::name, pg_settings::setting))
+        .load(conn)
+        .await
+        .map_err(say)?;
+    let settings: BTreeMap<String, String> = rows.into_iter().collect();
+    let standby: bool = diesel::select(pg_is_in_recovery()).get_result(conn).await.map_err(say)?;
+    judge(config, &settings, standby)
+}
+
+fn judge(config: &Config, settings: &BTreeMap<String, String>, standby: bool) -> Result<(), OpenError> {
+    let of = |name: &str| settings.get(name).map(String::as_str).unwrap_or_default();
+    if of("server_version_num").parse().unwrap_or(0) < OLDEST_SERVER_VERSION {
+        let version = of("server_version").to_owned();
+        return Err(OpenError::TooOld { server: server(config), version });
+    }
+    if of("server_encoding") != "UTF8" {
+        let encoding = of("server_encoding").to_owned();
+        return Err(OpenError::NotUtf8 { database: name(config), encoding });
+    }
+    if standby {
+        return Err(OpenError::Standby(server(config)));
+    }
+    if of("default_transaction_read_only") != "off" {
+        return Err(OpenError::ReadOnly(name(config)));
+    }
+    // Every other value of synchronous_commit waits at least for the server's own disk.
+    let off = ["fsync", "full_page_writes", "synchronous_commit"];
+    match off.into_iter().find(|setting| matches!(of(setting), "off" | "")) {
+        Some(setting) => Err(OpenError::NotDurable { database: name(config), setting: setting.to_owned() }),
+        None => Ok(()),
+    }
+}
+
+fn embedded() -> Vec<Box<dyn Migration<Pg>>> {
+    let mut migrations = MigrationSource::<Pg>::migrations(&MIGRATIONS).unwrap_or_default();
+    migrations.sort_by_key(|migration| migration.name().version().to_string());
+    migrations
+}
+
+/// The database's migrations that this program knows and the database has not, by name, and the newest it has.
+async fn compare(
+    config: &Config,
+    conn: &mut AsyncPgConnection,
+) -> Result<(Vec<String>, Option<String>), OpenError> {
+    let say = |error: DieselError| failed(config, &error.to_string());
+    let schema: Option<String> = diesel::select(current_schema()).get_result(conn).await.map_err(say)?;
+    let Some(schema) = schema else {
+        return Err(failed(config, "the search_path of the role names no schema that exists: create it"));
+    };
+    let tables: Vec<String> = pg_tables::table
+        .filter(pg_tables::schemaname.eq(schema))
+        .select(pg_tables::tablename)
+        .load(conn)
+        .await
+        .map_err(say)?;
+    let applied: Vec<String> = if tables.iter().any(|name| name == "__diesel_schema_migrations") {
+        let versions = schema_migrations::table.select(schema_migrations::version);
+        versions.order(schema_migrations::version.asc()).load(conn).await.map_err(say)?
+    } else if tables.is_empty() {
+        Vec::new()
+    } else {
+        return Err(OpenError::Foreign(name(config)));
+    };
+    let known = embedded();
+    let is_known =
+        |version: &String| known.iter().any(|known| known.name().version().to_string() == *version);
+    if let Some(version) = applied.iter().find(|version| !is_known(version)) {
+        return Err(OpenError::Newer { database: name(config), version: version.clone() });
+    }
+    let missing = known.iter().filter(|known| !applied.contains(&known.name().version().to_string()));
+    Ok((missing.map(|migration| migration.name().to_string()).collect(), applied.last().cloned()))
+}
+
+/// Runs what is pending; the names. Blocks.
+fn run_pending(conn: AsyncPgConnection) -> Result<Vec<String>, Box<dyn StdError + Send + Sync>> {
+    let mut conn: AsyncConnectionWrapper<AsyncPgConnection> = conn.into();
+    let run = conn.transaction::<_, Box<dyn StdError + Send + Sync>, _>(|conn| {
+        conn.batch_execute(MIGRATOR_SETTINGS)?;
+        // First: of two programs that start at once, the second one finds nothing left to do.
+        diesel::RunQueryDsl::execute(diesel::select(pg_advisory_xact_lock(MIGRATION_LOCK)), conn)?;
+        let run = conn.run_pending_migrations(MIGRATIONS)?;
+        Ok(run.iter().map(ToString::to_string).collect::<Vec<_>>())
+    })?;
+    let names = embedded().into_iter().filter(|known| run.contains(&known.name().version().to_string()));
+    Ok(names.map(|migration| migration.name().to_string()).collect())
+}
+
+#[cfg(test)]
+mod tests;

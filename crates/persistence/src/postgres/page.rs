@@ -1,0 +1,45 @@
+//! Pages of records, shared by charges and withdrawals. The primary key (integrator, id) serves them in both directions.
+
+/// The rows of `$table` that a `ListQuery` asks for, newest first.
+///
+/// The statement's text depends on which parts of the query are there, not on their values (a list is one array), so
+/// each is prepared once a connection.
+macro_rules! page {
+    ($table:ident, $row:ty, $owner:expr, $query:expr, $conn:expr) => {{
+        use diesel::prelude::QueryDsl as _;
+        use pix_domain::list::Cursor;
+
+        let query = $query;
+        let of_owner = $table::table.filter($table::integrator_id.eq($owner));
+        let mut rows = of_owner.select(<$row>::as_select()).limit(query.limit.into()).into_boxed();
+        if !query.states.is_empty() {
+            rows = rows.filter($table::state.eq_any(query.states.clone()));
+        }
+        if let Some(name) = &query.external_id {
+            rows = rows.filter($table::external_id.eq(name.as_str()));
+        }
+        if let Some(from) = query.created_from {
+            rows = rows.filter($table::created_at.ge($crate::codec::DbTime(from)));
+        }
+        if let Some(to) = query.created_to {
+            rows = rows.filter($table::created_at.lt($crate::codec::DbTime(to)));
+        }
+        let oldest_first = matches!(query.cursor, Some(Cursor::NewerThan(_)));
+        rows = match query.cursor {
+            Some(Cursor::NewerThan(id)) => {
+                rows.filter($table::id.gt($crate::codec::DbId(id))).order($table::id.asc())
+            }
+            Some(Cursor::OlderThan(id)) => {
+                rows.filter($table::id.lt($crate::codec::DbId(id))).order($table::id.desc())
+            }
+            None => rows.order($table::id.desc()),
+        };
+        let mut found: Vec<$row> = rows.load($conn).await.of(stringify!($table))?;
+        if oldest_first {
+            found.reverse();
+        }
+        found
+    }};
+}
+
+pub(super) use page;

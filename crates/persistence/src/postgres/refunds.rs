@@ -1,0 +1,90 @@
+//! Reads of refunds.
+
+use async_trait::async_trait;
+use diesel::prelude::{
+    BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper,
+};
+use diesel_async::RunQueryDsl;
+use pix_domain::error::StoreError;
+use pix_domain::ids::{ChargeId, IntegratorId, RefundId};
+use pix_domain::refunds::Refund;
+use pix_domain::refunds::store::RefundStore;
+use pix_domain::text::ExternalId;
+
+use super::PgStore;
+use super::error::Of;
+use super::types::can_be_kept;
+use crate::codec::DbId;
+use crate::rows::RefundRow;
+use crate::schema::refunds;
+
+/// The first row for which `$condition` holds.
+macro_rules! first {
+    ($condition:expr, $conn:expr) => {
+        refunds::table
+            .filter($condition)
+            .order(refunds::id.asc())
+            .select(RefundRow::as_select())
+            .first($conn)
+            .await
+            .optional()
+            .of("refunds")?
+    };
+}
+
+#[async_trait]
+impl RefundStore for PgStore {
+    async fn find(&self, integrator_id: IntegratorId, id: RefundId) -> Result<Option<Refund>, StoreError> {
+        let mut conn = self.reads().await?;
+        let same = refunds::table.find((DbId::from(integrator_id), DbId(id.0)));
+        let found = same.select(RefundRow::as_select()).first(&mut conn).await;
+        found.optional().of("refunds")?.map(Refund::try_from).transpose()
+    }
+
+    async fn find_by_external_id(
+        &self,
+        integrator_id: IntegratorId,
+        external_id: &ExternalId,
+    ) -> Result<Option<Refund>, StoreError> {
+        let mut conn = self.reads().await?;
+        let of_owner = refunds::integrator_id.eq(DbId::from(integrator_id));
+        let named = of_owner.and(refunds::external_id.eq(external_id.as_str()));
+        let found: Option<RefundRow> = first!(named, &mut conn);
+        found.map(Refund::try_from).transpose()
+    }
+
+    async fn find_by_pix_id(
+        &self,
+        integrator_id: IntegratorId,
+        pix_id: &str,
+    ) -> Result<Option<Refund>, StoreError> {
+        if !can_be_kept(pix_id) {
+            return Ok(None);
+        }
+        let mut conn = self.reads().await?;
+        // Two lookups, each by its index, rather than one with an OR.
+        let of_owner = refunds::integrator_id.eq(DbId::from(integrator_id));
+        let mut found: Option<RefundRow> = first!(of_owner.and(refunds::provider_id.eq(pix_id)), &mut conn);
+        if found.is_none() {
+            found = first!(of_owner.and(refunds::return_id.eq(pix_id)), &mut conn);
+        }
+        found.map(Refund::try_from).transpose()
+    }
+
+    async fn list_of_charge(
+        &self,
+        integrator_id: IntegratorId,
+        charge_id: ChargeId,
+    ) -> Result<Vec<Refund>, StoreError> {
+        let mut conn = self.reads().await?;
+        let of_owner = refunds::integrator_id.eq(DbId::from(integrator_id));
+        let rows: Vec<RefundRow> = refunds::table
+            .filter(of_owner.and(refunds::charge_id.eq(DbId(charge_id.0))))
+            .order(refunds::id.asc())
+            .select(RefundRow::as_select())
+            .load(&mut conn)
+            .await
+            .of("refunds")?;
+        rows.into_iter().map(Refund::try_from).collect()
+    }
+}

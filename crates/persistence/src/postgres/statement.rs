@@ -1,0 +1,615 @@
+//! The one statement that applies transitions.
+//!
+//! What happens in it, in this order; each step selects from the one before, so a refused transition writes nothing:
+//!
+//! | Step | Reads and locks | Says |
+//! |---|---|---|
+//! | `refused` | locks the records that change, by key, in the order given; looks for taken ids, names, handles, receipts, and for wallets that must be there | why a transition can't be |
+//! | `guarded` | | one code a transition: 0, or its first refusal |
+//! | `purse` | locks the wallets, in the order of their keys | what is in them |
+//! | `decided` | | for every transition that moves money: whether it has enough after those before it |
+//! | `verdict` | | one code a transition, and the wallet just before it |
+//! | the rest | | writes what has code 0 |
+//!
+//! Within a wallet, transitions are decided in order. The first that lacks money is refused. One after it may have been
+//! counted on money that didn't move, so it is refused only when it could not have had enough in any case, and else
+//! [`Code::Again`]: the next group decides it.
+//!
+//! Joins are looked up by key (subqueries that can't be flattened, upserts) or by subscript (an array in the place of a
+//! table), because a prepared statement keeps the plan that suited its tables when it was first run.
+
+use diesel::pg::Pg;
+use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
+use diesel::result::QueryResult;
+use diesel::sql_types::{Array, Integer};
+use pix_domain::error::{ApplyError, StoreError, UniqueKey};
+use pix_domain::ids::IntegratorId;
+use pix_domain::transition::{Guard, Record, Transition};
+use pix_domain::wallet::Account;
+use uuid::Uuid;
+
+use super::columns::{
+    Charges, Events, Findings, Form, Handles, Money, Owners, Postings, Receipts, Refunds, Wallets, Withdrawals,
+};
+use crate::codec::{self, DbId, DbTime};
+use crate::rows::{ChargeRow, ReceiptRow, RefundRow, WithdrawalRow};
+
+/// How far apart the codes of two places in a transition are.
+const PLACE: i32 = 16;
+const NO_INTEGRATOR: i32 = 1;
+const STALE: i32 = 1;
+const TAKEN_ID: i32 = 2;
+const TAKEN_EXTERNAL_ID: i32 = 3;
+/// Above every place of a write.
+const TAKEN_HANDLE: i32 = 1_000_000;
+const TAKEN_RECEIPT: i32 = 1_000_001;
+const INSUFFICIENT: i32 = 1_000_002;
+const AGAIN: i32 = 1_000_003;
+
+/// What the statement says of one transition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Code {
+    /// It happened, or was refused.
+    Decided(Result<(), ApplyError>),
+    /// One before it in its wallet was refused: it has to be asked again.
+    Again,
+}
+
+impl Code {
+    fn read(code: i32) -> Self {
+        Self::Decided(match code {
+            0 => Ok(()),
+            NO_INTEGRATOR => Err(rejected("no such integrator")),
+            TAKEN_HANDLE => Err(ApplyError::Duplicate(UniqueKey::IdempotencyKey)),
+            TAKEN_RECEIPT => Err(ApplyError::Duplicate(UniqueKey::Receipt)),
+            INSUFFICIENT => Err(ApplyError::InsufficientFunds),
+            AGAIN => return Self::Again,
+            other => Err(match other % PLACE {
+                STALE => ApplyError::Stale,
+                TAKEN_ID => ApplyError::Duplicate(UniqueKey::Id),
+                TAKEN_EXTERNAL_ID => ApplyError::Duplicate(UniqueKey::ExternalId),
+                _ => StoreError::Damaged(format!("the answer of a statement is {other}")).into(),
+            }),
+        })
+    }
+}
+
+fn rejected(why: &str) -> ApplyError {
+    ApplyError::Store(StoreError::Rejected(why.to_owned()))
+}
+
+/// Transitions as the rows of one statement. Each MUST have passed `check_shape`, and no two may touch the same record,
+/// name, handle or receipt.
+#[derive(Debug)]
+pub struct Statement {
+    form: Form,
+    transitions: i32,
+    new_charges: Charges,
+    charges: Charges,
+    new_withdrawals: Withdrawals,
+    withdrawals: Withdrawals,
+    new_refunds: Refunds,
+    refunds: Refunds,
+    owners: Owners,
+    wallets: Wallets,
+    money: Money,
+    postings: Postings,
+    events: Events,
+    handles: Handles,
+    receipts: Receipts,
+    findings: Findings,
+}
+
+impl Statement {
+    /// The statement for `transitions`, each with the number that its events will carry.
+    pub fn new(transitions: &[(&Transition, Uuid)], form: Form) -> Self {
+        let mut statement = Self::empty(form);
+        // Locks are taken in the order of keys; the rows keep the number of their transition.
+        let mut moving: Vec<IntegratorId> = transitions
+            .iter()
+            .filter(|(transition, _)| !transition.postings.is_empty())
+            .map(|(transition, _)| transition.integrator_id)
+            .collect();
+        moving.sort_unstable();
+        moving.dedup();
+        for (index, owner) in moving.iter().enumerate() {
+            statement.wallets.wallet.push(subscript(index));
+            statement.wallets.integrator_id.push((*owner).into());
+        }
+        let mut writes = Vec::with_capacity(transitions.len());
+        for (index, (transition, id)) in transitions.iter().enumerate() {
+            let ord = subscript(index);
+            statement.transitions = ord;
+            statement.move_money(ord, transition, &moving);
+            statement.happen(ord, transition, *id);
+            statement.keep(ord, transition);
+            writes.extend(transition.writes.iter().enumerate().map(|(place, write)| {
+                (write.record.resource(), ord, subscript(place).saturating_mul(PLACE), write)
+            }));
+        }
+        writes.sort_unstable_by_key(|(resource, ..)| *resource);
+        for (_, ord, place, write) in writes {
+            statement.write(ord, place, write);
+        }
+        statement
+    }
+
+    fn empty(form: Form) -> Self {
+        Self {
+            form,
+            transitions: 0,
+            new_charges: Charges::default(),
+            charges: Charges::default(),
+            new_withdrawals: Withdrawals::default(),
+            withdrawals: Withdrawals::default(),
+            new_refunds: Refunds::default(),
+            refunds: Refunds::default(),
+            owners: Owners::default(),
+            wallets: Wallets::default(),
+            money: Money::default(),
+            postings: Postings::default(),
+            events: Events::default(),
+            handles: Handles::default(),
+            receipts: Receipts::default(),
+            findings: Findings::default(),
+        }
+    }
+
+    fn write(&mut self, ord: i32, place: i32, write: &pix_domain::transition::Write) {
+        let new = write.guard == Guard::Absent;
+        match &write.record {
+            Record::Charge(charge) => {
+                let row = ChargeRow::new(charge.as_ref().clone(), write.follow_up);
+                if new { &mut self.new_charges } else { &mut self.charges }.push(ord, place, row);
+            }
+            Record::Withdrawal(withdrawal) => {
+                let row = WithdrawalRow::new(withdrawal.as_ref().clone(), write.follow_up);
+                if new { &mut self.new_withdrawals } else { &mut self.withdrawals }.push(ord, place, row);
+            }
+            Record::Refund(refund) => {
+                let row = RefundRow::new(refund.as_ref().clone(), write.follow_up);
+                if new { &mut self.new_refunds } else { &mut self.refunds }.push(ord, place, row);
+            }
+        }
+    }
+
+    fn move_money(&mut self, ord: i32, transition: &Transition, moving: &[IntegratorId]) {
+        let owner = DbId::from(transition.integrator_id);
+        if transition.postings.is_empty() {
+            self.owners.ord.push(ord);
+            self.owners.integrator_id.push(owner);
+            return;
+        }
+        let (mut available, mut held) = (0_i64, 0_i64);
+        let (mut least_available, mut least_held) = (0_i64, 0_i64);
+        let mut entries = 0_i64;
+        for posting in &transition.postings {
+            available = available.saturating_add(posting.effect_cents(Account::Available));
+            held = held.saturating_add(posting.effect_cents(Account::Held));
+            least_available = least_available.min(available);
+            least_held = least_held.min(held);
+            entries = entries.saturating_add(1);
+            let rows = &mut self.postings;
+            rows.ord.push(ord);
+            rows.number.push(entries);
+            rows.integrator_id.push(owner);
+            rows.debit.push(posting.debit.as_str());
+            rows.credit.push(posting.credit.as_str());
+            rows.amount_cents.push(posting.amount.get());
+            rows.reason.push(posting.reason.as_str());
+            rows.resource_kind.push(posting.resource.kind.as_str());
+            rows.resource_id.push(DbId(posting.resource.id));
+            rows.available.push(available);
+            rows.held.push(held);
+            rows.created_at.push(DbTime(transition.at));
+        }
+        let wallet = moving.binary_search(&transition.integrator_id).unwrap_or_else(|place| place);
+        self.money.ord.push(ord);
+        self.money.wallet.push(subscript(wallet));
+        self.money.available.push(available);
+        self.money.held.push(held);
+        self.money.entries.push(entries);
+        self.money.need_available.push(least_available.saturating_neg());
+        self.money.need_held.push(least_held.saturating_neg());
+    }
+
+    fn happen(&mut self, ord: i32, transition: &Transition, id: Uuid) {
+        let rows = &mut self.events;
+        for write in &transition.writes {
+            let resource = write.record.resource();
+            rows.ord.push(ord);
+            rows.integrator_id.push(resource.integrator_id.into());
+            rows.resource_kind.push(resource.kind.as_str());
+            rows.resource_id.push(DbId(resource.id));
+            rows.sequence.push(write.record.version().0.into());
+            rows.kind.push(write.event.as_str());
+            rows.created_at.push(DbTime(transition.at));
+            rows.transition_id.push(DbId(id));
+        }
+    }
+
+    fn keep(&mut self, ord: i32, transition: &Transition) {
+        let (owner, at) = (DbId::from(transition.integrator_id), DbTime(transition.at));
+        if let Some(handle) = &transition.handle {
+            let rows = &mut self.handles;
+            rows.ord.push(ord);
+            rows.integrator_id.push(owner);
+            rows.kind.push(handle.kind.as_str());
+            rows.key.push(handle.key.as_str().to_owned());
+            rows.resource_id.push(DbId(handle.id));
+            rows.created_at.push(at);
+        }
+        if let Some(receipt) = &transition.receipt {
+            // Numbered by the statement.
+            let row = ReceiptRow::new(receipt, 0, transition.at);
+            let rows = &mut self.receipts;
+            rows.ord.push(ord);
+            rows.integrator_id.push(row.integrator_id);
+            rows.receipt_key.push(row.receipt_key);
+            rows.charge_id.push(row.charge_id);
+            rows.amount_cents.push(row.amount_cents);
+            rows.paid_at.push(row.paid_at);
+            rows.payer_name.push(row.payer_name);
+            rows.payer_document.push(row.payer_document);
+            rows.created_at.push(row.created_at);
+        }
+        for finding in &transition.findings {
+            let rows = &mut self.findings;
+            let before = rows.integrator_id.iter().filter(|other| **other == owner).count();
+            rows.ord.push(ord);
+            rows.number.push(i64::from(subscript(before)));
+            rows.integrator_id.push(owner);
+            rows.resource_kind.push(finding.resource.kind.as_str());
+            rows.resource_id.push(DbId(finding.resource.id));
+            rows.code.push(finding.code);
+            rows.detail.push(finding.detail.clone());
+            rows.created_at.push(at);
+        }
+    }
+
+    /// The text of the statement, and what is bound to its `$1`, `$2`, … as SQL.
+    #[cfg(feature = "bench")]
+    pub fn sql(&self) -> QueryResult<(String, Vec<String>)> {
+        use diesel::query_builder::QueryBuilder as _;
+
+        let mut builder = diesel::pg::PgQueryBuilder::default();
+        self.to_sql(&mut builder, &Pg)?;
+        let mut binds = Vec::new();
+        macro_rules! literals {
+            ($($relation:ident),+) => {$(
+                if !self.$relation.integrator_id.is_empty() {
+                    self.$relation.literals(self.form, &mut binds);
+                }
+            )+};
+        }
+        literals!(new_charges, charges, new_withdrawals, withdrawals, new_refunds, refunds, owners, wallets);
+        literals!(postings, events, handles, receipts, findings);
+        if self.moves_money() {
+            self.money.literals(self.form, &mut binds);
+        }
+        binds.push(super::literal::plain(&self.transitions));
+        Ok((builder.finish(), binds))
+    }
+
+    /// What the statement's answer says of each transition.
+    pub fn read(&self, codes: &[i32]) -> Result<Vec<Code>, StoreError> {
+        if i32::try_from(codes.len()).ok() != Some(self.transitions) {
+            return Err(codec::damaged("the answer of a statement", "one code a transition"));
+        }
+        Ok(codes.iter().copied().map(Code::read).collect())
+    }
+}
+
+/// The place of an element in an array of PostgreSQL.
+fn subscript(index: usize) -> i32 {
+    i32::try_from(index).unwrap_or(i32::MAX).saturating_add(1)
+}
+
+impl QueryId for Statement {
+    type QueryId = ();
+
+    // Its text depends on which relations have rows; it is kept by that text.
+    const HAS_STATIC_QUERY_ID: bool = false;
+}
+
+impl Query for Statement {
+    type SqlType = Array<Integer>;
+}
+
+impl<Conn> diesel::query_dsl::RunQueryDsl<Conn> for Statement {}
+
+impl QueryFragment<Pg> for Statement {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        out.push_sql("WITH ");
+        self.walk_rows(&mut out)?;
+        self.walk_guards(&mut out)?;
+        self.walk_money(&mut out);
+        self.walk_writes(&mut out);
+        out.push_sql("SELECT codes FROM verdict");
+        Ok(())
+    }
+}
+
+/// Whether the code of a row's transition is 0. `verdict` has one row, so this is a subscript and no join.
+const ACCEPTED: &str = " WHERE ((SELECT codes FROM verdict))[n.ord] = 0";
+
+impl Statement {
+    fn walk_rows<'b>(&'b self, out: &mut AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        macro_rules! rows {
+            ($($relation:ident),+) => {$(
+                if !self.$relation.integrator_id.is_empty() {
+                    self.$relation.walk(concat!("in_", stringify!($relation)), self.form, out)?;
+                    out.push_sql(", ");
+                }
+            )+};
+        }
+        rows!(new_charges, charges, new_withdrawals, withdrawals, new_refunds, refunds, owners, wallets);
+        rows!(postings, events, handles, receipts, findings);
+        if self.moves_money() {
+            self.money.walk("in_money", self.form, out)?;
+            out.push_sql(", ");
+        }
+        out.push_sql("numbers(ord) AS MATERIALIZED (SELECT generate_series(1, ");
+        out.push_bind_param::<Integer, _>(&self.transitions)?;
+        out.push_sql(")), ");
+        Ok(())
+    }
+
+    fn moves_money(&self) -> bool {
+        !self.money.ord.is_empty()
+    }
+
+    /// `refused` and `guarded`.
+    fn walk_guards(&self, out: &mut AstPass<'_, '_, Pg>) -> QueryResult<()> {
+        out.push_sql("refused(ord, code) AS MATERIALIZED (SELECT ord, 0 FROM numbers");
+        self.walk_record_guards(out);
+        if !self.owners.ord.is_empty() {
+            out.push_sql(" UNION ALL SELECT n.ord, ");
+            push_number(NO_INTEGRATOR, out);
+            out.push_sql(
+                " FROM in_owners n WHERE (SELECT true FROM wallets w \
+                 WHERE w.integrator_id = n.integrator_id LIMIT 1) IS NULL",
+            );
+        }
+        if !self.handles.ord.is_empty() {
+            out.push_sql(" UNION ALL SELECT n.ord, ");
+            push_number(TAKEN_HANDLE, out);
+            out.push_sql(
+                " FROM in_handles n WHERE (SELECT true FROM handles t WHERE t.integrator_id = n.integrator_id \
+                 AND t.kind = n.kind AND t.key = n.key LIMIT 1)",
+            );
+        }
+        if !self.receipts.ord.is_empty() {
+            out.push_sql(" UNION ALL SELECT n.ord, ");
+            push_number(TAKEN_RECEIPT, out);
+            out.push_sql(
+                " FROM in_receipts n WHERE (SELECT true FROM receipts t WHERE t.integrator_id = n.integrator_id \
+                 AND t.receipt_key = n.receipt_key LIMIT 1)",
+            );
+        }
+        out.push_sql(
+            "), guarded(codes) AS MATERIALIZED (SELECT array_agg(code ORDER BY ord) FROM (\
+             SELECT ord, coalesce(min(nullif(code, 0)), 0) AS code FROM refused GROUP BY ord) g), ",
+        );
+        Ok(())
+    }
+
+    fn walk_record_guards(&self, out: &mut AstPass<'_, '_, Pg>) {
+        let tables = [
+            ("charges", self.charges.ord.is_empty(), self.new_charges.ord.is_empty()),
+            ("withdrawals", self.withdrawals.ord.is_empty(), self.new_withdrawals.ord.is_empty()),
+            ("refunds", self.refunds.ord.is_empty(), self.new_refunds.ord.is_empty()),
+        ];
+        for (table, none_changes, none_is_new) in tables {
+            if !none_changes {
+                out.push_sql(" UNION ALL SELECT n.ord, n.place + ");
+                push_number(STALE, out);
+                out.push_sql(" FROM in_");
+                out.push_sql(table);
+                out.push_sql(" n WHERE (SELECT true FROM ");
+                out.push_sql(table);
+                out.push_sql(
+                    " t WHERE t.integrator_id = n.integrator_id AND t.id = n.id AND t.version = n.version - 1 \
+                     LIMIT 1 FOR UPDATE) IS NULL",
+                );
+            }
+            if !none_is_new {
+                for (code, condition) in [
+                    // Ids are unique over all integrators, which no key of the schema says.
+                    (TAKEN_ID, "t.id = n.id"),
+                    (
+                        TAKEN_EXTERNAL_ID,
+                        "t.integrator_id = n.integrator_id AND t.external_id = n.external_id",
+                    ),
+                ] {
+                    out.push_sql(" UNION ALL SELECT n.ord, n.place + ");
+                    push_number(code, out);
+                    out.push_sql(" FROM in_new_");
+                    out.push_sql(table);
+                    out.push_sql(" n WHERE (SELECT true FROM ");
+                    out.push_sql(table);
+                    out.push_sql(" t WHERE ");
+                    out.push_sql(condition);
+                    out.push_sql(" LIMIT 1)");
+                }
+            }
+        }
+    }
+
+    /// `purse`, `decided` and `verdict`.
+    fn walk_money(&self, out: &mut AstPass<'_, '_, Pg>) {
+        if !self.moves_money() {
+            out.push_sql("verdict AS MATERIALIZED (SELECT codes FROM guarded), ");
+            return;
+        }
+        out.push_sql(
+            "purse AS MATERIALIZED (SELECT array_agg(n.integrator_id ORDER BY n.wallet) AS owners, \
+             array_agg(coalesce(w.available_cents, -1) ORDER BY n.wallet) AS available, \
+             array_agg(coalesce(w.held_cents, -1) ORDER BY n.wallet) AS held, \
+             array_agg(coalesce(w.entries, -1) ORDER BY n.wallet) AS entries \
+             FROM in_wallets n LEFT JOIN LATERAL (SELECT t.available_cents, t.held_cents, t.entries \
+             FROM wallets t WHERE t.integrator_id = n.integrator_id LIMIT 1 FOR UPDATE) w ON true \
+             WHERE (SELECT codes FROM guarded) IS NOT NULL), ",
+        );
+        out.push_sql(
+            "ran AS MATERIALIZED (SELECT n.*, ((SELECT available FROM purse))[n.wallet] AS available_at_first, \
+             ((SELECT held FROM purse))[n.wallet] AS held_at_first, \
+             ((SELECT entries FROM purse))[n.wallet] AS entries_at_first, \
+             coalesce(sum(n.available) OVER earlier, 0)::bigint AS available_so_far, \
+             coalesce(sum(n.held) OVER earlier, 0)::bigint AS held_so_far, \
+             coalesce(sum(n.entries) OVER earlier, 0)::bigint AS entries_so_far, \
+             coalesce(sum(greatest(n.available, 0)) OVER earlier, 0)::bigint AS available_gained, \
+             coalesce(sum(greatest(n.held, 0)) OVER earlier, 0)::bigint AS held_gained \
+             FROM in_money n WHERE ((SELECT codes FROM guarded))[n.ord] = 0 \
+             WINDOW earlier AS (PARTITION BY n.wallet ORDER BY n.ord \
+             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)), ",
+        );
+        out.push_sql(
+            "weighed AS MATERIALIZED (SELECT *, available_at_first + available_so_far < need_available \
+             OR held_at_first + held_so_far < need_held AS lacks FROM ran), \
+             decided AS MATERIALIZED (SELECT *, CASE WHEN available_at_first < 0 THEN ",
+        );
+        push_number(NO_INTEGRATOR, out);
+        out.push_sql(" WHEN NOT bool_or(lacks) OVER until THEN 0 WHEN NOT coalesce(bool_or(lacks) OVER before, false) THEN ");
+        push_number(INSUFFICIENT, out);
+        out.push_sql(
+            " WHEN available_at_first + available_gained < need_available OR held_at_first + held_gained < need_held THEN ",
+        );
+        push_number(INSUFFICIENT, out);
+        out.push_sql(" ELSE ");
+        push_number(AGAIN, out);
+        out.push_sql(
+            " END AS code FROM weighed WINDOW until AS (PARTITION BY wallet ORDER BY ord \
+             ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW), before AS (PARTITION BY wallet ORDER BY ord \
+             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)), ",
+        );
+        out.push_sql(
+            "verdict AS MATERIALIZED (SELECT array_agg(code ORDER BY ord) AS codes, \
+             array_agg(available ORDER BY ord) AS available, array_agg(held ORDER BY ord) AS held, \
+             array_agg(entries ORDER BY ord) AS entries FROM (SELECT ord, max(code) AS code, \
+             max(available) AS available, max(held) AS held, max(entries) AS entries FROM (\
+             SELECT ord, code, available_at_first + available_so_far AS available, \
+             held_at_first + held_so_far AS held, entries_at_first + entries_so_far AS entries FROM decided \
+             UNION ALL SELECT ord, ((SELECT codes FROM guarded))[ord], -1, -1, -1 FROM numbers) a GROUP BY ord) v), ",
+        );
+    }
+
+    /// Everything that is written.
+    fn walk_writes(&self, out: &mut AstPass<'_, '_, Pg>) {
+        if self.moves_money() {
+            // Locked above: what was read there is what is there.
+            out.push_sql(
+                "_wallets AS (INSERT INTO wallets (integrator_id, available_cents, held_cents, entries) \
+                 SELECT ((SELECT owners FROM purse))[n.wallet], max(n.available_at_first) + sum(n.available)::bigint, \
+                 max(n.held_at_first) + sum(n.held)::bigint, max(n.entries_at_first) + sum(n.entries)::bigint \
+                 FROM decided n WHERE n.code = 0 GROUP BY n.wallet \
+                 ON CONFLICT (integrator_id) DO UPDATE SET available_cents = excluded.available_cents, \
+                 held_cents = excluded.held_cents, entries = excluded.entries), \
+                 _postings AS (INSERT INTO postings (integrator_id, entry, debit, credit, amount_cents, reason, \
+                 resource_kind, resource_id, available_after_cents, held_after_cents, created_at) \
+                 SELECT n.integrator_id, ((SELECT entries FROM verdict))[n.ord] + n.number, n.debit, n.credit, \
+                 n.amount_cents, n.reason, n.resource_kind, n.resource_id, \
+                 ((SELECT available FROM verdict))[n.ord] + n.available, \
+                 ((SELECT held FROM verdict))[n.ord] + n.held, n.created_at FROM in_postings n",
+            );
+            out.push_sql(ACCEPTED);
+            out.push_sql("), ");
+        }
+        self.walk_records(out);
+        if !self.events.ord.is_empty() {
+            out.push_sql("_events AS (");
+            push_insert("events", "in_events", Events::COLUMNS.get(1..).unwrap_or_default(), out);
+            out.push_sql("), ");
+        }
+        if !self.handles.ord.is_empty() {
+            out.push_sql("_handles AS (");
+            push_insert("handles", "in_handles", Handles::COLUMNS.get(1..).unwrap_or_default(), out);
+            out.push_sql("), ");
+        }
+        if !self.receipts.ord.is_empty() {
+            out.push_sql(
+                "_receipts AS (INSERT INTO receipts (integrator_id, receipt_key, charge_id, number, \
+                 amount_cents, paid_at, payer_name, payer_document, created_at) \
+                 SELECT n.integrator_id, n.receipt_key, n.charge_id, 1 + (SELECT count(*) FROM receipts t \
+                 WHERE t.integrator_id = n.integrator_id AND t.charge_id = n.charge_id), n.amount_cents, n.paid_at, \
+                 n.payer_name, n.payer_document, n.created_at FROM in_receipts n",
+            );
+            out.push_sql(ACCEPTED);
+            out.push_sql("), ");
+        }
+        if !self.findings.ord.is_empty() {
+            // A finding with the same record and code is kept once: the first.
+            out.push_sql(
+                "_findings AS (INSERT INTO findings (integrator_id, number, resource_kind, resource_id, code, \
+                 detail, created_at) SELECT n.integrator_id, n.number + coalesce((SELECT max(t.number) \
+                 FROM findings t WHERE t.integrator_id = n.integrator_id), 0), n.resource_kind, \
+                 n.resource_id, n.code, n.detail, n.created_at FROM in_findings n",
+            );
+            out.push_sql(ACCEPTED);
+            out.push_sql(" ON CONFLICT ON CONSTRAINT findings_code_key DO NOTHING), ");
+        }
+        // Ends the list.
+        out.push_sql("_done AS (SELECT true) ");
+    }
+
+    fn walk_records(&self, out: &mut AstPass<'_, '_, Pg>) {
+        let tables = [
+            ("charges", Charges::TABLE, self.charges.ord.is_empty(), self.new_charges.ord.is_empty()),
+            (
+                "withdrawals",
+                Withdrawals::TABLE,
+                self.withdrawals.ord.is_empty(),
+                self.new_withdrawals.ord.is_empty(),
+            ),
+            ("refunds", Refunds::TABLE, self.refunds.ord.is_empty(), self.new_refunds.ord.is_empty()),
+        ];
+        for (table, columns, none_changes, none_is_new) in tables {
+            if !none_is_new {
+                out.push_sql("_new_");
+                out.push_sql(table);
+                out.push_sql(" AS (");
+                push_insert(table, &format!("in_new_{table}"), columns, out);
+                out.push_sql("), ");
+            }
+            if !none_changes {
+                out.push_sql("_");
+                out.push_sql(table);
+                out.push_sql(" AS (");
+                push_insert(table, &format!("in_{table}"), columns, out);
+                // Every one of them is there, and locked: it is always an update, found by its key.
+                out.push_sql(" ON CONFLICT (integrator_id, id) DO UPDATE SET ");
+                for (index, column) in columns.iter().skip(2).enumerate() {
+                    out.push_sql(if index == 0 { "" } else { ", " });
+                    out.push_sql(column);
+                    out.push_sql(" = excluded.");
+                    out.push_sql(column);
+                }
+                out.push_sql("), ");
+            }
+        }
+    }
+}
+
+/// `INSERT INTO table (columns…) SELECT columns… FROM source`, of what was accepted.
+fn push_insert(table: &str, source: &str, columns: &[&str], out: &mut AstPass<'_, '_, Pg>) {
+    out.push_sql("INSERT INTO ");
+    out.push_sql(table);
+    out.push_sql(" (");
+    for (index, column) in columns.iter().enumerate() {
+        out.push_sql(if index == 0 { "" } else { ", " });
+        out.push_sql(column);
+    }
+    out.push_sql(") SELECT ");
+    for (index, column) in columns.iter().enumerate() {
+        out.push_sql(if index == 0 { "n." } else { ", n." });
+        out.push_sql(column);
+    }
+    out.push_sql(" FROM ");
+    out.push_sql(source);
+    out.push_sql(" n");
+    out.push_sql(ACCEPTED);
+}
+
+fn push_number(number: i32, out: &mut AstPass<'_, '_, Pg>) {
+    out.push_sql(&number.to_string());
+}

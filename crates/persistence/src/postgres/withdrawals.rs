@@ -1,0 +1,91 @@
+//! Reads of withdrawals.
+
+use async_trait::async_trait;
+use diesel::prelude::{
+    BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper,
+};
+use diesel_async::RunQueryDsl;
+use pix_domain::error::StoreError;
+use pix_domain::ids::{IntegratorId, WithdrawalId};
+use pix_domain::list::ListQuery;
+use pix_domain::text::ExternalId;
+use pix_domain::withdrawals::Withdrawal;
+use pix_domain::withdrawals::store::WithdrawalStore;
+
+use super::PgStore;
+use super::error::Of;
+use super::page::page;
+use super::types::can_be_kept;
+use crate::codec::DbId;
+use crate::rows::WithdrawalRow;
+use crate::schema::withdrawals;
+
+/// The first row for which `$condition` holds.
+macro_rules! first {
+    ($condition:expr, $conn:expr) => {
+        withdrawals::table
+            .filter($condition)
+            .order(withdrawals::id.asc())
+            .select(WithdrawalRow::as_select())
+            .first($conn)
+            .await
+            .optional()
+            .of("withdrawals")?
+    };
+}
+
+#[async_trait]
+impl WithdrawalStore for PgStore {
+    async fn find(
+        &self,
+        integrator_id: IntegratorId,
+        id: WithdrawalId,
+    ) -> Result<Option<Withdrawal>, StoreError> {
+        let mut conn = self.reads().await?;
+        let same = withdrawals::table.find((DbId::from(integrator_id), DbId(id.0)));
+        let found = same.select(WithdrawalRow::as_select()).first(&mut conn).await;
+        found.optional().of("withdrawals")?.map(Withdrawal::try_from).transpose()
+    }
+
+    async fn find_by_external_id(
+        &self,
+        integrator_id: IntegratorId,
+        external_id: &ExternalId,
+    ) -> Result<Option<Withdrawal>, StoreError> {
+        let mut conn = self.reads().await?;
+        let of_owner = withdrawals::integrator_id.eq(DbId::from(integrator_id));
+        let named = of_owner.and(withdrawals::external_id.eq(external_id.as_str()));
+        let found: Option<WithdrawalRow> = first!(named, &mut conn);
+        found.map(Withdrawal::try_from).transpose()
+    }
+
+    async fn find_by_pix_id(
+        &self,
+        integrator_id: IntegratorId,
+        pix_id: &str,
+    ) -> Result<Option<Withdrawal>, StoreError> {
+        if !can_be_kept(pix_id) {
+            return Ok(None);
+        }
+        let mut conn = self.reads().await?;
+        // Two lookups, each by its index, rather than one with an OR.
+        let of_owner = withdrawals::integrator_id.eq(DbId::from(integrator_id));
+        let mut found: Option<WithdrawalRow> =
+            first!(of_owner.and(withdrawals::provider_id.eq(pix_id)), &mut conn);
+        if found.is_none() {
+            found = first!(of_owner.and(withdrawals::end_to_end_id.eq(pix_id)), &mut conn);
+        }
+        found.map(Withdrawal::try_from).transpose()
+    }
+
+    async fn list(
+        &self,
+        integrator_id: IntegratorId,
+        query: &ListQuery,
+    ) -> Result<Vec<Withdrawal>, StoreError> {
+        let mut conn = self.reads().await?;
+        let owner = DbId::from(integrator_id);
+        let rows: Vec<WithdrawalRow> = page!(withdrawals, WithdrawalRow, owner, query, &mut conn);
+        rows.into_iter().map(Withdrawal::try_from).collect()
+    }
+}

@@ -1,0 +1,578 @@
+//! What is the PostgreSQL store's own: exact rows, damaged ones, several nodes on one database, callers who go away.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pix_conformance::builders::{cents, name, payment, ticket};
+use pix_conformance::{Services, StoreSet};
+use pix_domain::audit::{self, BookStore};
+use pix_domain::charges::store::ChargeStore;
+use pix_domain::charges::{Charge, ChargeState, Credited, Failure};
+use pix_domain::credentials::store::{ApiKeyStore, IntegratorStore};
+use pix_domain::credentials::{ApiKey, SecretHash};
+use pix_domain::error::{ApplyError, StoreError, UniqueKey};
+use pix_domain::fees::{FeeSchedule, FeeStore};
+use pix_domain::follow_up::{FollowUpStore, LookupStore};
+use pix_domain::ids::IntegratorId;
+use pix_domain::money::MAX_AMOUNT_CENTS;
+use pix_domain::party::{Document, PixKey, PixKeyType};
+use pix_domain::provider::{Party, ProviderBody, ProviderId, ReceiptKey};
+use pix_domain::refunds::Refund;
+use pix_domain::refunds::store::RefundStore;
+use pix_domain::text::{Description, Email, PayerQuestion, PersonName, PostbackUrl};
+use pix_domain::time::Timestamp;
+use pix_domain::transition::{EventKind, Guard, Record, Transition, TransitionStore};
+use pix_domain::wallet::store::WalletStore;
+use pix_domain::withdrawals::store::WithdrawalStore;
+use pix_domain::withdrawals::{OutgoingState, Payee, Withdrawal};
+use pix_persistence::postgres::{PgOptions, PgStore};
+use pix_pg_server::PgServer;
+use uuid::Uuid;
+
+struct Place {
+    store: Arc<PgStore>,
+    database: String,
+}
+
+fn server() -> &'static PgServer {
+    pix_pg_server::shared().unwrap()
+}
+
+async fn open(database: &str) -> Arc<PgStore> {
+    let patience = Duration::from_secs(30);
+    let options = PgOptions {
+        migrate: true,
+        money_connections: 4,
+        read_connections: 4,
+        connect_timeout: patience,
+        acquire_timeout: patience,
+        statement_timeout: patience,
+        ..PgOptions::default()
+    };
+    Arc::new(PgStore::open(&server().url(database), options).await.unwrap())
+}
+
+async fn place() -> Place {
+    let database = pix_pg_server::fresh_name();
+    server().create_database(&database).unwrap();
+    Place { store: open(&database).await, database }
+}
+
+impl Place {
+    fn services(&self) -> Services {
+        Services::over(StoreSet::of(self.store.clone()), 0)
+    }
+
+    fn sql(&self, sql: &str) -> String {
+        server().psql(&self.database, sql).unwrap()
+    }
+
+    /// Takes the schema's own rules away, as a broken disk would.
+    fn forget_checks(&self) {
+        self.sql(
+            "DO $$ DECLARE found record; BEGIN \
+             FOR found IN SELECT conrelid::regclass AS place, conname FROM pg_constraint \
+             WHERE contype = 'c' AND connamespace = 'public'::regnamespace \
+             LOOP EXECUTE format('ALTER TABLE %s DROP CONSTRAINT %I', found.place, found.conname); END LOOP; END $$",
+        );
+    }
+}
+
+fn failure() -> Failure {
+    Failure { code: "AM04".into(), message: "saldo insuficiente — ção 🍞".into() }
+}
+
+fn every_outgoing_state() -> [OutgoingState; 9] {
+    [
+        OutgoingState::Queued,
+        OutgoingState::Submitting,
+        OutgoingState::Accepted,
+        OutgoingState::Uncertain,
+        OutgoingState::NeedsReview,
+        OutgoingState::Completed,
+        OutgoingState::Failed(failure()),
+        OutgoingState::Canceled,
+        OutgoingState::Returned,
+    ]
+}
+
+async fn keep(store: &PgStore, integrator_id: IntegratorId, record: Record) {
+    let transition = Transition::new(integrator_id, Timestamp::from_micros(1));
+    store.apply(transition.write(Guard::Absent, record, EventKind::ChargeCreating, None)).await.unwrap();
+}
+
+fn whole_party() -> Party {
+    Party {
+        name: Some(PersonName::parse("João D'Ávila \"Zé\"; DROP TABLE").unwrap()),
+        document: Some(Document::parse("12ABC34501DE35").unwrap()),
+    }
+}
+
+/// A charge with every optional part there, or none.
+fn charge_in(services: &Services, owner: IntegratorId, state: ChargeState, whole: bool) -> Charge {
+    let new = services.new_charge(owner);
+    let id = services.id();
+    let mut charge = pix_domain::charges::state::begin(new, services.now()).charge().unwrap().clone();
+    charge.state = state;
+    charge.external_id_given = whole;
+    charge.payer = if whole { whole_party() } else { Party::default() };
+    if whole {
+        charge.payer_email = Some(Email::parse("Ana.Souza@Example.com").unwrap());
+        charge.payer_question = Some(PayerQuestion::parse("Qual o pedido?").unwrap());
+        charge.postback_url = Some(PostbackUrl::parse("https://example.com/x?token=a%20b#c").unwrap());
+        charge.fee_version = u32::MAX;
+        charge.ticket = Some(ticket(charge.id));
+        let paid = payment(id, MAX_AMOUNT_CENTS, Timestamp::from_micros(i64::MAX));
+        charge.credited = Some(Credited {
+            amount_paid: cents(i64::MAX),
+            fee: cents(1),
+            first: if id.as_u128().is_multiple_of(2) {
+                paid.key
+            } else {
+                ReceiptKey::Transaction(ProviderId::parse("txn:1/x").unwrap())
+            },
+            paid_by: whole_party(),
+            paid_at: Timestamp::from_micros(i64::MAX),
+            late: true,
+            payments: u32::MAX,
+        });
+        charge.refund_reserved = cents(3);
+        charge.refunded = cents(4);
+    }
+    charge.expires_at = Timestamp::from_micros(i64::MIN);
+    charge
+}
+
+#[tokio::test]
+async fn every_field_of_a_charge_comes_back_exactly() {
+    let place = place().await;
+    let services = place.services();
+    let owner = services.integrator().await;
+    let states = [
+        ChargeState::Creating,
+        ChargeState::Pending,
+        ChargeState::Paid,
+        ChargeState::Expired,
+        ChargeState::Canceled,
+        ChargeState::Failed(failure()),
+    ];
+    assert_eq!(states.len(), ChargeState::NAMES.len());
+    for (state, whole) in states.iter().flat_map(|state| [(state, true), (state, false)]) {
+        let charge = charge_in(&services, owner, state.clone(), whole);
+        keep(&place.store, owner, Record::Charge(Box::new(charge.clone()))).await;
+        assert_eq!(ChargeStore::find(&*place.store, owner, charge.id).await, Ok(Some(charge)));
+    }
+}
+
+#[tokio::test]
+async fn every_field_of_a_withdrawal_comes_back_exactly() {
+    let place = place().await;
+    let services = place.services();
+    let owner = services.integrator().await;
+    let keys = [
+        (PixKeyType::Cpf, "52998224725"),
+        (PixKeyType::Cnpj, "12ABC34501DE35"),
+        (PixKeyType::Phone, "+5511987654321"),
+        (PixKeyType::Email, "bruno@example.com"),
+        (PixKeyType::Evp, "123e4567-e89b-12d3-a456-426614174000"),
+    ];
+    for (index, state) in every_outgoing_state().into_iter().enumerate() {
+        let (kind, key) = keys[index % keys.len()];
+        let accepted = services.withdrawal_intent(owner, 1_000);
+        let mut withdrawal: Withdrawal = accepted.withdrawal().unwrap().clone();
+        withdrawal.state = state;
+        withdrawal.payee = Payee { party: whole_party(), key: PixKey::parse(kind, key).unwrap() };
+        if index % 2 == 0 {
+            withdrawal.fee = cents(i64::MAX);
+            withdrawal.external_id_given = false;
+            withdrawal.description = Some(Description::parse("pão").unwrap());
+            withdrawal.postback_url = Some(PostbackUrl::parse("http://[::1]:8080/x").unwrap());
+            withdrawal.provider_id = ProviderId::parse("abc");
+            withdrawal.provider_body = Some(ProviderBody("{\"a\":\"\\u0000\u{1}é\"}".into()));
+            withdrawal.end_to_end_id = Some("E…".into());
+            withdrawal.returned = cents(999);
+            withdrawal.completed_at = Some(Timestamp::from_micros(-1));
+        }
+        keep(&place.store, owner, Record::Withdrawal(Box::new(withdrawal.clone()))).await;
+        assert_eq!(WithdrawalStore::find(&*place.store, owner, withdrawal.id).await, Ok(Some(withdrawal)));
+    }
+}
+
+#[tokio::test]
+async fn every_field_of_a_refund_comes_back_exactly() {
+    let place = place().await;
+    let services = place.services();
+    let owner = services.integrator().await;
+    let charge = services.paid_charge(owner, 10_000).await;
+    for (index, state) in every_outgoing_state().into_iter().enumerate() {
+        let accepted = services.refund_intent(&charge, 10);
+        let mut refund: Refund = accepted.refund().unwrap().clone();
+        refund.state = state;
+        if index % 2 == 0 {
+            refund.amount_given = false;
+            refund.external_id_given = false;
+            refund.fee = cents(7);
+            refund.fee_version = 9;
+            refund.description = Some(Description::parse("devolução").unwrap());
+            refund.provider_id = ProviderId::parse("abc");
+            refund.provider_body = Some(ProviderBody("{}".into()));
+            refund.return_id = Some("D…".into());
+            refund.completed_at = Some(Timestamp::from_micros(5));
+        }
+        if matches!(refund.state, OutgoingState::Canceled | OutgoingState::Returned) {
+            // A refund is never that, and the schema knows.
+            let transition = Transition::new(owner, services.now()).write(
+                Guard::Absent,
+                Record::Refund(Box::new(refund)),
+                EventKind::RefundCreated,
+                None,
+            );
+            let answer = place.store.apply(transition).await;
+            assert!(matches!(answer, Err(ApplyError::Store(StoreError::Rejected(_)))), "{answer:?}");
+            continue;
+        }
+        keep(&place.store, owner, Record::Refund(Box::new(refund.clone()))).await;
+        assert_eq!(RefundStore::find(&*place.store, owner, refund.id).await, Ok(Some(refund)));
+    }
+}
+
+#[tokio::test]
+async fn the_schema_refuses_refunds_above_what_was_paid_though_the_domain_asks_for_them() {
+    let place = place().await;
+    let services = place.services();
+    let owner = services.integrator().await;
+    let mut charge = services.paid_charge(owner, 10_000).await;
+    let guard = Guard::At(charge.version);
+    charge.version = charge.version.next();
+    charge.refund_reserved = cents(10_001);
+    let before = place.store.book(owner).await.unwrap();
+    let write = Transition::new(owner, services.now()).write(
+        guard,
+        Record::Charge(Box::new(charge)),
+        EventKind::ChargeRefundReserved,
+        None,
+    );
+    let Err(ApplyError::Store(StoreError::Rejected(why))) = place.store.apply(write).await else { panic!() };
+    assert!(why.contains("charges_refunds_within_payment"), "{why}");
+    assert_eq!(place.store.book(owner).await.unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_refund_of_an_unknown_charge_is_rejected() {
+    let place = place().await;
+    let services = place.services();
+    let (owner, other) = (services.integrator().await, services.integrator().await);
+    let charge = services.paid_charge(other, 10_000).await;
+    let mut refund = services.refund_intent(&charge, 10).refund().unwrap().clone();
+    refund.integrator_id = owner;
+    let write = Transition::new(owner, services.now()).write(
+        Guard::Absent,
+        Record::Refund(Box::new(refund)),
+        EventKind::RefundCreated,
+        None,
+    );
+    let answer = place.store.apply(write).await;
+    assert!(matches!(answer, Err(ApplyError::Store(StoreError::Rejected(_)))), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_damaged_row_is_reported_by_its_column_and_never_shown() {
+    let place = place().await;
+    let services = place.services();
+    let owner = services.funded(10_000).await;
+    let charge = services.charge(owner, 500).await;
+    place.forget_checks();
+    for (sql, column) in [
+        ("UPDATE charges SET payer_document = 'SECRET'", "charges.payer_*"),
+        ("UPDATE charges SET payer_document = NULL, state = 'SECRET'", "charges.state"),
+        ("UPDATE charges SET state = 'failed'", "charges.failure_code"),
+        ("UPDATE charges SET state = 'pending', amount_cents = -777", "charges.amount_cents"),
+        ("UPDATE charges SET amount_cents = 1, version = -777", "charges.version"),
+        ("UPDATE charges SET version = 1, qrcode = NULL", "charges.provider_id"),
+    ] {
+        place.sql(sql);
+        let Err(StoreError::Damaged(text)) = ChargeStore::find(&*place.store, owner, charge.id).await else {
+            panic!("{sql}")
+        };
+        assert!(text.starts_with(column) && !text.contains("SECRET") && !text.contains("777"), "{text}");
+    }
+    place.sql("UPDATE postings SET reason = 'SECRET'");
+    let Err(StoreError::Damaged(text)) = place.store.entries(owner, 0, 10).await else { panic!() };
+    assert_eq!(text, "postings.reason is not a name this program knows");
+
+    place.sql("UPDATE wallets SET available_cents = -777");
+    let Err(StoreError::Damaged(text)) = place.store.wallet(owner).await else { panic!() };
+    assert_eq!(text, "wallets.available_cents is not a quantity of centavos");
+    // Nothing can be taken out of a damaged wallet, and nobody else is hurt.
+    assert!(place.store.apply(services.withdrawal_intent(owner, 1)).await.is_err());
+    services.funded(10_000).await;
+}
+
+#[tokio::test]
+async fn a_refused_transition_among_many_touches_none_of_them() {
+    let place = place().await;
+    let services = place.services();
+    let owner = services.funded(10_000).await;
+    let mut transitions: Vec<_> = (0..600).map(|_| services.withdrawal_intent(owner, 10)).collect();
+    transitions[100] = services.withdrawal_intent(owner, 1_000_000);
+    transitions[200] = transitions[199].clone();
+    let results = place.store.apply_all(transitions).await;
+    for (index, result) in results.iter().enumerate() {
+        match index {
+            100 => assert_eq!(*result, Err(ApplyError::InsufficientFunds)),
+            200 => assert_eq!(*result, Err(ApplyError::Duplicate(UniqueKey::Id))),
+            _ => assert_eq!(*result, Ok(()), "{index}"),
+        }
+    }
+    let wallet = place.store.wallet(owner).await.unwrap();
+    assert_eq!((wallet.available.get(), wallet.held.get(), wallet.entries), (4_020, 5_980, 599));
+    assert_eq!(audit::check(owner, &place.store.book(owner).await.unwrap()), Vec::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn two_nodes_on_one_database_write_at_the_same_time_without_a_gap() {
+    let place = place().await;
+    let services = place.services();
+    let owner = services.funded(1_000).await;
+    let stores = [place.store.clone(), open(&place.database).await];
+    // More is asked for than there is, through both doors at once.
+    let tasks: Vec<_> = (0..300)
+        .map(|turn| {
+            let (store, transition) = (stores[turn % 2].clone(), services.withdrawal_intent(owner, 5));
+            tokio::spawn(async move { store.apply(transition).await })
+        })
+        .collect();
+    let mut accepted = 0;
+    for task in tasks {
+        match task.await.unwrap() {
+            Ok(()) => accepted += 1,
+            Err(error) => assert_eq!(error, ApplyError::InsufficientFunds),
+        }
+    }
+    assert_eq!(accepted, 200);
+    for store in stores {
+        let book = store.book(owner).await.unwrap();
+        assert_eq!((book.wallet.available.get(), book.withdrawals.len()), (0, 200));
+        assert_eq!(audit::check(owner, &book), Vec::new());
+    }
+}
+
+/// Polls a future once and drops it.
+async fn abandon<T>(future: impl Future<Output = T>) {
+    tokio::select! {
+        biased;
+        _ = future => {}
+        () = std::future::ready(()) => {}
+    }
+}
+
+#[tokio::test]
+async fn callers_who_go_away_never_break_later_calls() {
+    let place = place().await;
+    let services = place.services();
+    let owner = services.funded(10_000).await;
+    for _ in 0..100 {
+        abandon(place.store.apply(services.withdrawal_intent(owner, 1))).await;
+        abandon(place.store.book(owner)).await;
+        abandon(place.store.wallet(owner)).await;
+    }
+    place.store.apply(services.withdrawal_intent(owner, 1)).await.unwrap();
+    assert_eq!(audit::check(owner, &place.store.book(owner).await.unwrap()), Vec::new());
+}
+
+#[tokio::test]
+async fn a_text_that_only_looks_like_a_pix_id_finds_no_receipt() {
+    let place = place().await;
+    let services = place.services();
+    let owner = services.integrator().await;
+    let charge = services.charge(owner, 500).await;
+    let mut paid = payment(services.id(), 500, services.now());
+    paid.key = ReceiptKey::Transaction(ProviderId::parse("abc").unwrap());
+    place.store.apply(services.credit_intent(&charge, paid)).await.unwrap();
+    assert_eq!(ChargeStore::find_by_pix_id(&*place.store, owner, "txn:abc").await, Ok(None));
+    assert_eq!(ChargeStore::receipts(&*place.store, owner, charge.id).await.unwrap().len(), 1);
+    assert_eq!(place.store.locate(Uuid::nil()).await, Ok(None));
+    assert_eq!(ChargeStore::find_by_external_id(&*place.store, owner, &name("x")).await, Ok(None));
+}
+
+#[tokio::test]
+async fn a_text_that_no_column_can_hold_finds_nothing() {
+    let place = place().await;
+    let owner = place.services().integrator().await;
+    let nul = "E12345678\0";
+    assert_eq!(ChargeStore::find_by_pix_id(&*place.store, owner, nul).await, Ok(None));
+    assert_eq!(WithdrawalStore::find_by_pix_id(&*place.store, owner, nul).await, Ok(None));
+    assert_eq!(RefundStore::find_by_pix_id(&*place.store, owner, nul).await, Ok(None));
+    assert_eq!(ApiKeyStore::find(&*place.store, nul).await, Ok(None));
+    assert_eq!(place.store.revoke(nul, Timestamp::from_micros(1)).await, Ok(false));
+}
+
+#[tokio::test]
+async fn a_text_that_no_column_can_hold_is_refused_for_sure() {
+    let place = place().await;
+    let services = place.services();
+    let owner = services.integrator().await;
+    let mut charge = charge_in(&services, owner, ChargeState::Failed(failure()), false);
+    charge.state = ChargeState::Failed(Failure { code: "a\0b".into(), message: "m".into() });
+    let write = Transition::new(owner, services.now()).write(
+        Guard::Absent,
+        Record::Charge(Box::new(charge)),
+        EventKind::ChargeCreating,
+        None,
+    );
+    let answer = place.store.apply(write).await;
+    assert!(matches!(answer, Err(ApplyError::Store(StoreError::Rejected(_)))), "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fact_of_the_deployment_is_kept_until_another_takes_its_place() {
+    let place = place().await;
+    assert_eq!(place.store.fact("provider").await, Ok(None));
+    for value in ["one", "other"] {
+        place.store.keep_fact("provider", value.to_owned()).await.unwrap();
+        assert_eq!(open(&place.database).await.fact("provider").await, Ok(Some(value.to_owned())));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nodes_that_claim_at_once_never_claim_the_same_record() {
+    let place = place().await;
+    let services = place.services();
+    let owner = services.funded(1_000).await;
+    let mut made = BTreeSet::new();
+    for _ in 0..200 {
+        let transition = services.withdrawal_intent(owner, 1);
+        made.insert(transition.withdrawal().unwrap().id.0);
+        place.store.apply(transition).await.unwrap();
+    }
+    let late = Timestamp::from_micros(i64::MAX / 2);
+    let lease = Duration::from_secs(3_600);
+    let mut workers = Vec::new();
+    for _ in 0..4 {
+        let store = open(&place.database).await;
+        workers.push(tokio::spawn(async move {
+            let mut claimed = Vec::new();
+            loop {
+                let batch = store.claim(late, lease, 7).await.unwrap();
+                if batch.is_empty() {
+                    return claimed;
+                }
+                claimed.extend(batch);
+            }
+        }));
+    }
+    let mut claimed = Vec::new();
+    for worker in workers {
+        claimed.extend(worker.await.unwrap());
+    }
+    let resources: BTreeSet<_> = claimed.iter().map(|follow_up| follow_up.resource).collect();
+    assert_eq!(resources.len(), claimed.len());
+    assert!(claimed.iter().all(|follow_up| follow_up.attempts == 1));
+    let ids: BTreeSet<_> = resources.iter().map(|resource| resource.id).collect();
+    assert!(ids.is_superset(&made));
+    assert_eq!(place.store.claim(late, lease, 100).await, Ok(Vec::new()));
+}
+
+#[tokio::test]
+async fn a_record_that_another_one_holds_is_passed_over_and_not_waited_for() {
+    let place = place().await;
+    let services = place.services();
+    let owner = services.funded(1_000).await;
+    let (held, free) = (services.withdrawal_intent(owner, 1), services.withdrawal_intent(owner, 1));
+    let (held_id, free_id) = (held.withdrawal().unwrap().id.0, free.withdrawal().unwrap().id.0);
+    place.store.apply(held).await.unwrap();
+    place.store.apply(free).await.unwrap();
+
+    let (client, connection) =
+        tokio_postgres::connect(&server().url(&place.database), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let lock = format!("BEGIN; SELECT 1 FROM withdrawals WHERE id = '{held_id}' FOR UPDATE");
+    client.batch_execute(&lock).await.unwrap();
+    let late = Timestamp::from_micros(i64::MAX / 2);
+    let claim = || place.store.claim(late, Duration::from_secs(3_600), 100);
+    let ids = |claimed: Vec<pix_domain::follow_up::FollowUp>| -> BTreeSet<Uuid> {
+        claimed.iter().map(|follow_up| follow_up.resource.id).collect()
+    };
+    let first = ids(claim().await.unwrap());
+    assert!(first.contains(&free_id) && !first.contains(&held_id));
+    client.batch_execute("ROLLBACK").await.unwrap();
+    assert_eq!(ids(claim().await.unwrap()), BTreeSet::from([held_id]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_book_is_one_moment_while_others_write() {
+    let place = place().await;
+    let services = place.services();
+    let owner = services.funded(10_000).await;
+    let writes: Vec<_> = (0..200)
+        .map(|_| {
+            let (store, transition) = (place.store.clone(), services.withdrawal_intent(owner, 1));
+            tokio::spawn(async move { store.apply(transition).await })
+        })
+        .collect();
+    for _ in 0..20 {
+        assert_eq!(audit::check(owner, &place.store.book(owner).await.unwrap()), Vec::new());
+    }
+    for write in writes {
+        assert_eq!(write.await.unwrap(), Ok(()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn keys_and_fees_that_are_made_at_once_are_numbered_without_a_gap() {
+    let place = place().await;
+    let owner = place.services().integrator().await;
+    let stores = [place.store.clone(), open(&place.database).await];
+    let at = Timestamp::from_micros(1);
+    let tasks: Vec<_> = (0..16)
+        .map(|turn| {
+            let store = stores[turn % 2].clone();
+            let key = ApiKey {
+                integrator_id: owner,
+                public_id: format!("key-{turn}"),
+                secret_hash: SecretHash("hash".into()),
+                created_at: at,
+                revoked_at: None,
+            };
+            tokio::spawn(async move {
+                ApiKeyStore::create(&*store, key).await.unwrap();
+                store.set(owner, FeeSchedule::free(), at).await.unwrap()
+            })
+        })
+        .collect();
+    let mut versions = BTreeSet::new();
+    for task in tasks {
+        versions.insert(task.await.unwrap());
+    }
+    assert_eq!(versions, (1..=16).collect());
+    assert_eq!(ApiKeyStore::list(&*place.store, owner).await.unwrap().len(), 16);
+    assert_eq!(place.sql("SELECT min(number), max(number) FROM api_keys"), "1|16");
+}
+
+#[tokio::test]
+async fn what_names_no_integrator_or_a_taken_id_is_rejected() {
+    let place = place().await;
+    let owner = place.services().integrator().await;
+    let nobody = IntegratorId(Uuid::nil());
+    let at = Timestamp::from_micros(1);
+    let key = |owner| ApiKey {
+        integrator_id: owner,
+        public_id: "key".into(),
+        secret_hash: SecretHash("hash".into()),
+        created_at: at,
+        revoked_at: None,
+    };
+    let rejected = |why: &str| StoreError::Rejected(why.to_owned());
+    let unknown = rejected("no such integrator");
+    assert_eq!(ApiKeyStore::create(&*place.store, key(nobody)).await, Err(unknown.clone()));
+    assert_eq!(place.store.set(nobody, FeeSchedule::free(), at).await, Err(unknown));
+    assert_eq!(ApiKeyStore::create(&*place.store, key(owner)).await, Ok(()));
+    let taken = rejected("the key's public id is taken");
+    assert_eq!(ApiKeyStore::create(&*place.store, key(owner)).await, Err(taken));
+    let again = IntegratorStore::find(&*place.store, owner).await.unwrap().unwrap();
+    let taken = rejected("the integrator's id is taken");
+    assert_eq!(IntegratorStore::create(&*place.store, again).await, Err(taken));
+}

@@ -1,0 +1,304 @@
+//! What happens before a PostgreSQL database is used: every refusal says what to do and shows no password.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panicking")]
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::time::Duration;
+
+use pix_persistence::postgres::{OpenError, PgOptions, PgStore};
+use pix_pg_server::{Options, PgServer, fresh_name};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn options(migrate: bool) -> PgOptions {
+    PgOptions { migrate, connect_timeout: PATIENCE, ..PgOptions::default() }
+}
+
+fn server() -> &'static PgServer {
+    pix_pg_server::shared().expect("a server")
+}
+
+/// A new database of the shared server, with nothing in it.
+fn empty() -> String {
+    let name = fresh_name();
+    server().create_database(&name).unwrap();
+    name
+}
+
+/// A new database with the schema.
+async fn migrated() -> String {
+    let name = empty();
+    PgStore::migrate(&server().url(&name), PATIENCE).await.unwrap();
+    name
+}
+
+fn sql(database: &str, sql: &str) -> String {
+    server().psql(database, sql).unwrap()
+}
+
+async fn refused(url: &str) -> OpenError {
+    let error = PgStore::open(url, options(false)).await.expect_err("a refusal");
+    assert!(!error.to_string().contains("SECRET"), "{error}");
+    error
+}
+
+fn place(server: &PgServer) -> String {
+    format!("127.0.0.1:{}", server.port())
+}
+
+/// The server's URL for another role, with a password.
+fn url_of(role: &str, database: &str) -> String {
+    server().url(database).replace("pix@", &format!("{role}:SECRET@"))
+}
+
+fn role(options: &str) -> String {
+    let name = fresh_name();
+    sql("postgres", &format!("CREATE ROLE {name} LOGIN {options}"));
+    name
+}
+
+#[tokio::test]
+async fn an_empty_database_is_refused_unless_migrating_is_asked_for() {
+    let name = empty();
+    let url = server().url(&name);
+    let error = refused(&url).await;
+    assert!(matches!(&error, OpenError::Pending { migrations, .. } if !migrations.is_empty()), "{error:?}");
+    assert!(error.to_string().contains("run `pix-gateway migrate`"), "{error}");
+    assert_eq!(sql(&name, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"), "0");
+    let store = PgStore::open(&url, options(true)).await.unwrap();
+    assert!(store.schema_version() >= "20261121000001", "{}", store.schema_version());
+}
+
+#[tokio::test]
+async fn a_migrated_database_needs_nothing_and_migrating_again_does_nothing() {
+    let url = server().url(&empty());
+    let pending = PgStore::pending_migrations(&url, PATIENCE).await.unwrap();
+    assert!(!pending.is_empty());
+    assert_eq!(PgStore::migrate(&url, PATIENCE).await.unwrap(), pending);
+    assert_eq!(PgStore::pending_migrations(&url, PATIENCE).await.unwrap(), Vec::<String>::new());
+    assert_eq!(PgStore::migrate(&url, PATIENCE).await.unwrap(), Vec::<String>::new());
+    PgStore::open(&url, options(false)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_schema_of_the_future_is_refused() {
+    let name = migrated().await;
+    sql(&name, "INSERT INTO __diesel_schema_migrations (version) VALUES ('99991231000000')");
+    let url = server().url(&name);
+    for error in [
+        refused(&url).await,
+        PgStore::open(&url, options(true)).await.unwrap_err(),
+        PgStore::migrate(&url, PATIENCE).await.unwrap_err(),
+        PgStore::pending_migrations(&url, PATIENCE).await.unwrap_err(),
+    ] {
+        assert_eq!(error, OpenError::Newer { database: name.clone(), version: "99991231000000".into() });
+    }
+}
+
+#[tokio::test]
+async fn another_programs_database_is_refused_and_left_alone() {
+    let name = empty();
+    sql(&name, "CREATE TABLE songs (title text)");
+    let url = server().url(&name);
+    assert_eq!(refused(&url).await, OpenError::Foreign(name.clone()));
+    assert_eq!(PgStore::migrate(&url, PATIENCE).await, Err(OpenError::Foreign(name.clone())));
+    assert_eq!(
+        sql(&name, "SELECT string_agg(tablename, ',') FROM pg_tables WHERE schemaname = 'public'"),
+        "songs"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn programs_that_start_at_once_on_a_new_database_all_get_it() {
+    let url = server().url(&empty());
+    let starts: Vec<_> = (0..8)
+        .map(|_| {
+            let url = url.clone();
+            tokio::spawn(async move { PgStore::open(&url, options(true)).await.map(|_| ()) })
+        })
+        .collect();
+    for start in starts {
+        assert_eq!(start.await.unwrap(), Ok(()));
+    }
+}
+
+#[tokio::test]
+async fn a_url_that_can_not_be_used_is_refused_before_anything_is_connected() {
+    for (url, expected) in [
+        ("sqlite://SECRET.db", "does not begin with postgres://"),
+        ("postgres://pix:SECRET@h", "names no database"),
+        ("postgres://pix:SECRET@h/d?ssl=1", "unknown parameter ssl:"),
+        ("postgres://pix:SECRET@h/d?sslmode=require", "sslmode=require is not supported"),
+    ] {
+        let text = refused(url).await.to_string();
+        assert!(text.contains(expected), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_told_from_one_that_does_not_answer() {
+    // Nobody listens on a port that was just given back.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let error = refused(&format!("postgres://pix:SECRET@127.0.0.1:{port}/books")).await;
+    assert_eq!(error, OpenError::NotListening(format!("127.0.0.1:{port}")));
+    let error = refused("postgres://pix:SECRET@/books?host=/no/such/folder").await;
+    assert_eq!(error, OpenError::NotListening("/no/such/folder:5432".into()));
+    let error = refused("postgres://pix:SECRET@255.255.255.255/books").await;
+    assert!(matches!(&error, OpenError::Unreachable { .. }), "{error:?}");
+
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("postgres://pix:SECRET@{}/books", silent.local_addr().unwrap());
+    let limit = Duration::from_millis(50);
+    let error =
+        PgStore::open(&url, PgOptions { connect_timeout: limit, ..options(false) }).await.unwrap_err();
+    assert_eq!(error, OpenError::TimedOut { server: silent.local_addr().unwrap().to_string(), limit });
+}
+
+#[tokio::test]
+async fn a_server_that_comes_up_is_waited_for_by_nobody_here() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = listener.local_addr().unwrap().to_string();
+    let answer = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 1024]).unwrap();
+        let fields = b"SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0";
+        stream.write_all(b"E").unwrap();
+        stream.write_all(&u32::try_from(fields.len() + 4).unwrap().to_be_bytes()).unwrap();
+        stream.write_all(fields).unwrap();
+    });
+    let error = refused(&format!("postgres://pix:SECRET@{server}/books")).await;
+    answer.join().unwrap();
+    assert_eq!(error, OpenError::NotUp { server, reason: "the database system is starting up".into() });
+}
+
+#[tokio::test]
+async fn who_may_not_connect_is_told_why() {
+    let name = empty();
+    let at = place(server());
+    let error = refused(&server().url("no_such_database")).await;
+    assert_eq!(error, OpenError::NoDatabase { server: at.clone(), database: "no_such_database".into() });
+
+    let error = refused(&url_of("no_such_role", &name)).await;
+    assert!(matches!(&error, OpenError::NotLetIn { role, .. } if role == "no_such_role"), "{error:?}");
+
+    let crowded = role("CONNECTION LIMIT 0");
+    let error = refused(&url_of(&crowded, &name)).await;
+    assert!(matches!(&error, OpenError::Full { .. }), "{error:?}");
+
+    let outsider = role("");
+    sql("postgres", &format!("REVOKE CONNECT ON DATABASE {name} FROM PUBLIC"));
+    let error = refused(&url_of(&outsider, &name)).await;
+    assert!(matches!(&error, OpenError::NotLetIn { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_refused_and_never_shown() {
+    let own = PgServer::start(Options::default()).unwrap();
+    own.create_database("books").unwrap();
+    own.psql("postgres", "CREATE ROLE teller LOGIN PASSWORD 'right'").unwrap();
+    let rules = own.data_dir().join("pg_hba.conf");
+    let trusting = fs::read_to_string(&rules).unwrap();
+    fs::write(&rules, format!("host all teller 127.0.0.1/32 scram-sha-256\n{trusting}")).unwrap();
+    own.reload().unwrap();
+    let wrong = OpenError::WrongPassword { server: place(&own), role: "teller".into() };
+    let url = own.url("books");
+    assert_eq!(refused(&url.replace("pix@", "teller:SECRET@")).await, wrong);
+    assert_eq!(refused(&url.replace("pix@", "teller@")).await, wrong);
+    let error = refused(&url.replace("pix@", "teller:right@")).await;
+    assert!(matches!(&error, OpenError::Pending { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_role_without_rights_is_refused_by_what_it_may_not() {
+    let weak = role("");
+    let (filled, empty) = (migrated().await, empty());
+    sql(&empty, "REVOKE CREATE ON SCHEMA public FROM PUBLIC");
+    let errors = [
+        refused(&url_of(&weak, &filled)).await,
+        PgStore::migrate(&url_of(&weak, &empty), PATIENCE).await.unwrap_err(),
+    ];
+    for error in errors {
+        assert!(matches!(&error, OpenError::Denied { role, .. } if *role == weak), "{error:?}");
+        assert!(!error.to_string().contains("SECRET"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_would_forget_commits_or_take_none_is_refused() {
+    let name = migrated().await;
+    let url = server().url(&name);
+    let not_durable =
+        |setting: &str| OpenError::NotDurable { database: name.clone(), setting: setting.into() };
+    for (setting, value, expected) in [
+        ("synchronous_commit", "off", not_durable("synchronous_commit")),
+        ("default_transaction_read_only", "on", OpenError::ReadOnly(name.clone())),
+    ] {
+        sql("postgres", &format!("ALTER DATABASE {name} SET {setting} = {value}"));
+        assert_eq!(refused(&url).await, expected);
+        sql("postgres", &format!("ALTER DATABASE {name} RESET {setting}"));
+    }
+    // The same, said in the URL.
+    let asked = format!("{url}?options=-c%20synchronous_commit=off");
+    assert_eq!(refused(&asked).await, not_durable("synchronous_commit"));
+    PgStore::open(&url, options(false)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_would_lose_data_in_a_crash_is_refused() {
+    let own = PgServer::start(Options::default()).unwrap();
+    own.create_database("books").unwrap();
+    for setting in ["fsync", "full_page_writes"] {
+        own.set(setting, "off").unwrap();
+        let error = PgStore::open(&own.url("books"), options(true)).await.unwrap_err();
+        assert_eq!(error, OpenError::NotDurable { database: "books".into(), setting: setting.into() });
+        own.set(setting, "on").unwrap();
+    }
+    PgStore::open(&own.url("books"), options(true)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_standby_is_refused() {
+    let own = PgServer::start(Options::default()).unwrap();
+    own.create_database("books").unwrap();
+    PgStore::migrate(&own.url("books"), PATIENCE).await.unwrap();
+    let standby = own.replica().unwrap();
+    let error = refused(&standby.url("postgres")).await;
+    assert_eq!(error, OpenError::Standby(place(&standby)));
+}
+
+#[tokio::test]
+async fn a_database_of_another_encoding_is_refused() {
+    let name = fresh_name();
+    sql("postgres", &format!("CREATE DATABASE {name} TEMPLATE template0 ENCODING 'SQL_ASCII'"));
+    let error = refused(&server().url(&name)).await;
+    assert_eq!(error, OpenError::NotUtf8 { database: name, encoding: "SQL_ASCII".into() });
+}
+
+#[tokio::test]
+async fn the_constraints_that_refusals_are_known_by_have_their_names() {
+    let name = migrated().await;
+    let keys = "SELECT string_agg(conname, ' ' ORDER BY conname COLLATE \"C\") FROM pg_constraint \
+                WHERE connamespace = 'public'::regnamespace AND contype IN ('p', 'u')";
+    let expected = "__diesel_schema_migrations_pkey api_keys_number_key api_keys_pkey \
+                    charges_external_id_key charges_pkey events_pkey facts_pkey fee_schedules_pkey \
+                    findings_code_key findings_pkey handles_pkey integrators_pkey postings_pkey \
+                    receipts_number_key receipts_pkey refunds_external_id_key refunds_pkey wallets_pkey \
+                    withdrawals_external_id_key withdrawals_pkey";
+    assert_eq!(sql(&name, keys), expected);
+    let foreign = keys.replace("('p', 'u')", "('f')");
+    let expected = "api_keys_integrator_id_fkey fee_schedules_integrator_id_fkey receipts_charge_id_fkey \
+                    refunds_charge_id_fkey wallets_integrator_id_fkey";
+    assert_eq!(sql(&name, &foreign), expected);
+}
+
+#[tokio::test]
+async fn the_integrator_leads_every_key_of_what_belongs_to_one() {
+    let name = migrated().await;
+    let others = "SELECT string_agg(conname, ' ' ORDER BY conname COLLATE \"C\") FROM pg_constraint \
+                  JOIN pg_attribute ON attrelid = conrelid AND attnum = conkey[1] \
+                  WHERE connamespace = 'public'::regnamespace AND contype IN ('p', 'u', 'f') \
+                  AND attname <> 'integrator_id' AND conrelid <> '__diesel_schema_migrations'::regclass";
+    assert_eq!(sql(&name, others), "api_keys_pkey facts_pkey integrators_pkey");
+}
