@@ -179,10 +179,15 @@ impl ClassicV2Provider {
         ProviderError::Unavailable(format!("{}: {why}", self.name))
     }
 
-    /// `why` is a text of ours, or a status.
+    /// `why` is a text of ours, or a status. An answer that contradicts what was asked is told as `mismatch of FIELD`.
     fn indeterminate(&self, operation: Operation, reference: Reference, why: &str) -> ProviderError {
-        tracing::warn!(provider = %self.name, operation = operation.name(), %reference, why, "the outcome is not known");
-        ProviderError::Indeterminate(format!("{}, {}: {why}", self.name, operation.name()))
+        let (name, operation) = (&self.name, operation.name());
+        let Some(field) = read::mismatch(why) else {
+            tracing::warn!(provider = %name, operation, %reference, why, "the outcome is not known");
+            return ProviderError::Indeterminate(format!("{name}, {operation}: {why}"));
+        };
+        tracing::error!(provider = %name, operation, %reference, mismatch = field, why, "the answer is not about what was asked");
+        ProviderError::Indeterminate(format!("{name}, {operation}: mismatch of {field}: {why}"))
     }
 
     /// What the provider was asked to do and says it did.
@@ -235,7 +240,7 @@ impl SettlementProvider for ClassicV2Provider {
 
     async fn send_payment(&self, order: PaymentOrder) -> Result<OutgoingReport, ProviderError> {
         let body = wire::PaymentBody::of(&order, self.callback_url.as_deref());
-        let expected = Expected::made(order.reference, order.amount, None);
+        let expected = Expected::made(order.reference, order.amount, None).sent_to(&order.key);
         self.send(Operation::SendPayment, &body, expected, Direction::Payment).await
     }
 

@@ -82,7 +82,7 @@ pub struct ClassicV2Config {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{setting} of the settlement provider {problem}")]
 pub struct ConfigError {
-    /// The field of [`ClassicV2Config`].
+    /// The field of [`ClassicV2Config`] or of [`BreakerConfig`](crate::BreakerConfig).
     pub setting: &'static str,
     /// What is wrong and what to do.
     pub problem: String,

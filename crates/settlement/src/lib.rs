@@ -1,9 +1,10 @@
 //! The settlement provider over HTTP: [`ClassicV2Provider`] is `pix_domain::provider::SettlementProvider` for a
-//! provider that speaks the classic v2 contract.
+//! provider that speaks the classic v2 contract. [`Breaker`] is one before any provider: it turns new charges away while
+//! that fails.
 //!
 //! What every answer, and every failure to get one, proves is decided in one table (`classify.rs`): anything that is
-//! not listed there is not known, and what is not known may have happened. This crate must never know a store, an
-//! integrator or a clock; time is only measured here, never told.
+//! not listed there is not known, and what is not known may have happened. This crate must never know a store or
+//! an integrator.
 //!
 //! No `Debug` and no error text of this crate holds a secret, a token, a name, a document, a key, a body, or a URL
 //! beyond the provider's host.
@@ -20,6 +21,7 @@
 //! # }
 //! ```
 
+mod breaker;
 mod bulkhead;
 mod classic_v2;
 mod classify;
@@ -27,6 +29,11 @@ mod config;
 mod http;
 mod token;
 
+pub use breaker::{
+    Breaker, BreakerConfig, BreakerState, CHARGES_UNDER_WAY_BOUNDS, DEFAULT_CHARGES_UNDER_WAY,
+    DEFAULT_FAILURES_TO_OPEN, DEFAULT_HALF_OPEN_PROBES, DEFAULT_OPEN_FOR, FAILURES_TO_OPEN_BOUNDS,
+    HALF_OPEN_PROBES_BOUNDS, OPEN_FOR_BOUNDS,
+};
 pub use classic_v2::ClassicV2Provider;
 pub use config::{
     CALL_TIMEOUT_BOUNDS, CONNECT_TIMEOUT_BOUNDS, ClassicV2Config, ConfigError, DEFAULT_CALL_TIMEOUT,

@@ -6,7 +6,11 @@
 use std::{sync::Arc, time::Duration};
 
 use reqwest::{Client, ClientBuilder, header::CONTENT_TYPE, redirect};
-use tokio::{sync::mpsc, task::JoinSet, time::sleep};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinSet,
+    time::sleep,
+};
 
 use crate::SimulatorError;
 
@@ -39,6 +43,23 @@ pub(crate) struct Callback {
     pub(crate) subject: String,
     pub(crate) url: String,
     pub(crate) body: String,
+    /// How long it waits before it is sent.
+    pub(crate) delay: Duration,
+    /// What is sent once this one has been.
+    pub(crate) before: Vec<Callback>,
+    /// Dropped or told when it has been sent, received or not.
+    pub(crate) done: Option<oneshot::Sender<()>>,
+}
+
+impl Callback {
+    pub(crate) fn new(subject: String, url: String, body: String) -> Self {
+        Self { subject, url, body, delay: Duration::ZERO, before: Vec::new(), done: None }
+    }
+
+    /// The same once more.
+    pub(crate) fn copy(&self) -> Self {
+        Self::new(self.subject.clone(), self.url.clone(), self.body.clone())
+    }
 }
 
 /// A client that goes where it is told and nowhere else. On a machine without CA certificates it has none, so
@@ -81,6 +102,18 @@ pub(crate) async fn send_all(mut waiting: mpsc::Receiver<Callback>, client: Clie
 }
 
 async fn deliver(client: Client, callback: Callback, retry: Arc<CallbackRetry>) {
+    let mut next = vec![callback];
+    while let Some(mut callback) = next.pop() {
+        deliver_one(&client, &callback, &retry).await;
+        if let Some(done) = callback.done.take() {
+            // Whoever waited may have gone.
+            done.send(()).ok();
+        }
+        next.append(&mut callback.before);
+    }
+}
+
+async fn deliver_one(client: &Client, callback: &Callback, retry: &CallbackRetry) {
     for (attempt, delay) in (1_u32..).zip(&retry.delays) {
         sleep(*delay).await;
         let request = client.post(&callback.url).header(CONTENT_TYPE, "application/json");

@@ -1,8 +1,11 @@
 //! Time and fresh identifiers: the one place of this crate that asks the machine for either. It owns their
 //! written forms, and must never know what they mark.
 
-use chrono::{DateTime, FixedOffset, SecondsFormat, Utc};
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, FixedOffset, SecondsFormat, TimeDelta, Utc};
 use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
+use tokio::sync::watch;
 use uuid::Uuid;
 
 /// `America/Sao_Paulo`; Brazil has had no daylight saving since 2019 (Decreto 9.772/2019).
@@ -12,12 +15,105 @@ const SIMULATOR_ISPB: &str = "99999999";
 const ID_TAIL_LENGTH: usize = 11;
 const ID_TAIL_RADIX: u32 = 36;
 
-/// The time now.
+/// How the simulator's time passes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Time {
+    /// As the machine's does, and faster when it is moved on.
+    #[default]
+    Real,
+    /// Only when it is moved on, so that a test decides when a delay is over.
+    Manual,
+}
+
+/// The simulator's time, and the end of it: whoever waits is woken when the simulator stops.
+pub(crate) struct Timeline {
+    time: Time,
+    began: Instant,
+    began_at: DateTime<Utc>,
+    moved: watch::Sender<Moved>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Moved {
+    by: Duration,
+    ended: bool,
+}
+
+impl Timeline {
+    pub(crate) fn new(time: Time) -> Self {
+        Self {
+            time,
+            began: Instant::now(),
+            began_at: machine_now(),
+            moved: watch::Sender::new(Moved::default()),
+        }
+    }
+
+    /// The time now.
+    pub(crate) fn now(&self) -> DateTime<Utc> {
+        let from = match self.time {
+            Time::Real => machine_now(),
+            Time::Manual => self.began_at,
+        };
+        let by = TimeDelta::from_std(self.moved.borrow().by).unwrap_or(TimeDelta::MAX);
+        from.checked_add_signed(by).unwrap_or(DateTime::<Utc>::MAX_UTC)
+    }
+
+    /// How long the simulator has been running.
+    pub(crate) fn elapsed(&self) -> Duration {
+        let passed = match self.time {
+            Time::Real => self.began.elapsed(),
+            Time::Manual => Duration::ZERO,
+        };
+        passed.saturating_add(self.moved.borrow().by)
+    }
+
+    /// Moves the time on. Whoever waited for a time that is now over goes on.
+    pub(crate) fn advance(&self, by: Duration) {
+        self.moved.send_modify(|moved| moved.by = moved.by.saturating_add(by));
+    }
+
+    /// Ends all waiting, now and from now on.
+    pub(crate) fn end(&self) {
+        self.moved.send_modify(|moved| moved.ended = true);
+    }
+
+    /// When `span` from now is over, for [`Timeline::sleep_until`].
+    pub(crate) fn after(&self, span: Duration) -> Duration {
+        self.elapsed().saturating_add(span)
+    }
+
+    /// Waits. False when the simulator stopped before the time was over.
+    pub(crate) async fn sleep(&self, span: Duration) -> bool {
+        self.sleep_until(self.after(span)).await
+    }
+
+    /// Waits until the simulator has run this long. False when it stopped before.
+    pub(crate) async fn sleep_until(&self, until: Duration) -> bool {
+        let mut moved = self.moved.subscribe();
+        loop {
+            if moved.borrow_and_update().ended {
+                return false;
+            }
+            let left = until.saturating_sub(self.elapsed());
+            if left.is_zero() {
+                return true;
+            }
+            tokio::select! {
+                // The sender lives as long as `self`.
+                _ = moved.changed() => {}
+                () = tokio::time::sleep(left), if self.time == Time::Real => {}
+            }
+        }
+    }
+}
+
+/// The time of the machine.
 #[expect(
     clippy::disallowed_methods,
     reason = "a provider stands outside the gateway and has a clock of its own"
 )]
-pub(crate) fn now() -> DateTime<Utc> {
+fn machine_now() -> DateTime<Utc> {
     DateTime::from(std::time::SystemTime::now())
 }
 
@@ -69,6 +165,28 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn manual_time_passes_when_it_is_moved_and_waiting_ends_with_the_simulator() {
+        let timeline = Timeline::new(Time::Manual);
+        let before = timeline.now();
+        let minute = Duration::from_mins(1);
+        let (whole, ()) = tokio::join!(timeline.sleep(minute), async { timeline.advance(minute) });
+        assert!(whole);
+        assert_eq!(timeline.now() - before, TimeDelta::seconds(60));
+        let (whole, ()) = tokio::join!(timeline.sleep(minute), async { timeline.end() });
+        assert!(!whole && !timeline.sleep(Duration::ZERO).await);
+    }
+
+    #[tokio::test]
+    async fn real_time_is_moved_on_too() {
+        let timeline = Timeline::new(Time::Real);
+        let (whole, ()) = tokio::join!(timeline.sleep(Duration::from_hours(9)), async {
+            timeline.advance(Duration::from_hours(9));
+        });
+        assert!(whole);
+        assert!(timeline.now() - machine_now() > TimeDelta::hours(8));
+    }
 
     #[test]
     fn identifiers_have_the_published_form() {

@@ -1,20 +1,30 @@
 //! The control API under `/sim`: what the outside world does to the provider, its switches and its log. It asks
 //! for no credentials, so it belongs on loopback. It must never know how an effect is decided or stored.
 
+use std::time::Duration;
+
 use actix_web::{
     HttpResponse,
-    web::{Bytes, Data, Path, ServiceConfig, get, post, resource},
+    web::{Bytes, Data, Path, ServiceConfig, delete, get, post, resource},
 };
 use serde::Serialize;
 
 use crate::{
     Shared,
+    clock::utc,
     desk::Desk,
-    log::read_log,
     provider::{lost, whole},
+    rules::ScenarioRule,
+    scenario::SCENARIOS,
     state::{Decision, Subject},
-    wire::{Answer, Kind, PayRequest, Refusal, RejectRequest, ReturnRequest, SettingsChange, read},
+    wire::{
+        Answer, ClockChange, Kind, PayAnswer, PayRequest, Refusal, RejectRequest, ReturnRequest,
+        SettingsChange, read, read_strictly,
+    },
 };
+
+/// How far the clock may be moved on at once: a year.
+const MAX_ADVANCE: Duration = Duration::from_hours(365 * 24);
 
 type Body = Result<Bytes, actix_web::Error>;
 type Controlled = Result<HttpResponse, Refusal>;
@@ -32,21 +42,38 @@ pub(crate) fn routes(config: &mut ServiceConfig) {
         .service(resource("/sim/tokens/revoke").route(post().to(revoke_tokens)))
         .service(resource("/sim/log").route(get().to(log)))
         .service(resource("/sim/state").route(get().to(state)))
-        .service(resource("/sim/settings").route(get().to(settings)).route(post().to(change_settings)));
+        .service(resource("/sim/settings").route(get().to(settings)).route(post().to(change_settings)))
+        .service(resource("/sim/clock").route(get().to(clock)).route(post().to(advance_clock)))
+        .service(resource("/sim/scenarios/catalogue").route(get().to(catalogue)))
+        .service(resource("/sim/scenarios/{id}").route(delete().to(detach)))
+        .service(
+            resource("/sim/scenarios")
+                .route(get().to(attached))
+                .route(post().to(attach))
+                .route(delete().to(clear)),
+        );
 }
 
 async fn pay(shared: Data<Shared>, id: Path<String>, body: Body) -> Controlled {
     let request: PayRequest = read(&whole(body)?)?;
     let callback = request.callback.unwrap_or(true) && shared.settings().callbacks;
-    let answer = shared.desk.run(move |desk| {
-        let decision = desk.bank.receive_pix(&id, request, &desk.fresh())?;
-        let (subject, _) = desk.carry_out(decision)?;
-        if callback {
-            desk.announce(&subject)?;
-        }
-        Answer::ok(&desk.bank.pay_answer(&subject.id, desk.now()).ok_or_else(lost)?)
-    });
-    Ok(answer.await?.into())
+    let paid = shared.desk.run(move |desk| receive(desk, &id, request, callback)).await?;
+    Ok(Answer::ok(&paid)?.into())
+}
+
+/// A PIX on a charge.
+pub(crate) fn receive(
+    desk: &mut Desk,
+    id: &str,
+    request: PayRequest,
+    callback: bool,
+) -> Result<PayAnswer, Refusal> {
+    let decision = desk.bank.receive_pix(id, request, &desk.fresh())?;
+    let (subject, _) = desk.carry_out(decision)?;
+    if callback {
+        desk.announce(&subject)?;
+    }
+    desk.bank.pay_answer(&subject.id, desk.now()).ok_or_else(lost)
 }
 
 async fn cancel(shared: Data<Shared>, id: Path<String>) -> Controlled {
@@ -80,17 +107,24 @@ async fn reject_refund(shared: Data<Shared>, id: Path<String>, body: Body) -> Co
     control(&shared, move |desk| desk.bank.reject_refund(&id, request)).await
 }
 
-/// Carries out what `decide` says and calls the client back.
 async fn control(
     shared: &Shared,
     decide: impl FnOnce(&Desk) -> Result<Decision, Refusal> + Send + 'static,
 ) -> Controlled {
+    Ok(carry_out(shared, decide).await?.into())
+}
+
+/// Carries out what `decide` says and calls the client back.
+pub(crate) async fn carry_out(
+    shared: &Shared,
+    decide: impl FnOnce(&Desk) -> Result<Decision, Refusal> + Send + 'static,
+) -> Result<Answer, Refusal> {
     let callbacks = shared.settings().callbacks;
     let answer = shared.desk.run(move |desk| {
         let decision = decide(desk)?;
         finish(desk, decision, callbacks)
     });
-    Ok(answer.await?.into())
+    answer.await
 }
 
 fn finish(desk: &mut Desk, decision: Decision, callback: bool) -> Result<Answer, Refusal> {
@@ -101,7 +135,7 @@ fn finish(desk: &mut Desk, decision: Decision, callback: bool) -> Result<Answer,
     Answer::ok(&desk.bank.describe(&subject, desk.now()).ok_or_else(lost)?)
 }
 
-/// Calls back once more about a transaction as it is now, whatever the `callbacks` switch says.
+/// Calls back once more about a transaction as it is now, whatever the `callbacks` switch and the scenarios say.
 async fn resend(shared: Data<Shared>, id: Path<String>) -> Controlled {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -116,7 +150,7 @@ async fn resend(shared: Data<Shared>, id: Path<String>) -> Controlled {
             None => desk.bank.find_reference(&id, None)?,
         };
         let subject = subject.ok_or_else(|| Refusal::not_found("transaction not found"))?;
-        if !desk.announce(&subject)? {
+        if !desk.announce_plainly(&subject)? {
             return Err(Refusal::conflict("no_postback_url", "the transaction has no postbackUrl"));
         }
         Answer::ok(&Resent { transaction_type: subject.kind, id: subject.id, queued: true })
@@ -130,17 +164,7 @@ async fn revoke_tokens(shared: Data<Shared>) -> Controlled {
 }
 
 async fn log(shared: Data<Shared>) -> Controlled {
-    let in_memory = shared.desk.run(|desk| Ok(desk.entries_in_memory())).await?;
-    let entries = match (in_memory, shared.log_path.clone()) {
-        (Some(entries), _) => entries,
-        (None, None) => Vec::new(),
-        (None, Some(path)) => {
-            let failed = || Refusal::internal("the log cannot be read");
-            let read = tokio::task::spawn_blocking(move || read_log(&path)).await;
-            read.ok().and_then(Result::ok).ok_or_else(failed)?
-        }
-    };
-    Ok(Answer::ok(&entries)?.into())
+    Ok(Answer::ok(&shared.log().await?)?.into())
 }
 
 async fn state(shared: Data<Shared>) -> Controlled {
@@ -153,5 +177,47 @@ async fn settings(shared: Data<Shared>) -> Controlled {
 
 async fn change_settings(shared: Data<Shared>, body: Body) -> Controlled {
     let change: SettingsChange = read(&whole(body)?)?;
-    Ok(Answer::ok(&shared.change_settings(&change))?.into())
+    Ok(Answer::ok(&shared.change_settings(change))?.into())
+}
+
+async fn clock(shared: Data<Shared>) -> Controlled {
+    #[derive(Serialize)]
+    struct ClockAnswer {
+        now: String,
+    }
+    Ok(Answer::ok(&ClockAnswer { now: utc(shared.timeline.now()) })?.into())
+}
+
+async fn advance_clock(shared: Data<Shared>, body: Body) -> Controlled {
+    let change: ClockChange = read_strictly(&whole(body)?)?;
+    let span = Duration::try_from_secs_f64(change.advance_seconds).ok().filter(|span| *span <= MAX_ADVANCE);
+    let span = span
+        .ok_or_else(|| Refusal::invalid("invalid_request", "advance_seconds must be from 0 to 31536000"))?;
+    shared.timeline.advance(span);
+    clock(shared).await
+}
+
+async fn catalogue() -> Controlled {
+    Ok(Answer::ok(&SCENARIOS)?.into())
+}
+
+async fn attached(shared: Data<Shared>) -> Controlled {
+    let attached = shared.rules().list();
+    Ok(Answer::ok(&attached)?.into())
+}
+
+async fn attach(shared: Data<Shared>, body: Body) -> Controlled {
+    let rule: ScenarioRule = read_strictly(&whole(body)?)?;
+    let attached = shared.rules().attach(rule)?;
+    Ok(Answer::ok(&attached)?.into())
+}
+
+async fn detach(shared: Data<Shared>, id: Path<u64>) -> Controlled {
+    shared.rules().detach(*id)?;
+    Ok(HttpResponse::NoContent().finish())
+}
+
+async fn clear(shared: Data<Shared>) -> Controlled {
+    shared.clear_scenarios().await?;
+    Ok(HttpResponse::NoContent().finish())
 }

@@ -5,18 +5,27 @@
 //! with one write, and only then lets the answers go. A log that can't be written stops the desk for good: what
 //! happened after that nobody could prove.
 
-use std::thread;
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+};
 
 use chrono::{DateTime, Utc};
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    runtime::Handle,
+    sync::{mpsc, oneshot},
+};
 
 use crate::{
     SimulatorError,
     callbacks::Callback,
-    clock,
+    clock::{self, Timeline},
+    falsify,
     log::{Log, LogEntry},
+    rules::{self, Met, Rules},
+    scenario::{Operation, Part, Scenario},
     state::{Bank, Decision, Fresh, Misfit, Subject},
-    wire::{Envelope, Refusal, render},
+    wire::{Envelope, Kind, Refusal, render},
 };
 
 /// Requests waiting for the desk; more of them wait outside.
@@ -37,9 +46,19 @@ pub(crate) struct Desk {
     log: Log,
     next_seq: u64,
     now: DateTime<Utc>,
-    callbacks: mpsc::Sender<Callback>,
+    around: Around,
     due: Vec<Callback>,
+    /// Callbacks that wait for another to be sent first.
+    held_back: Vec<Callback>,
     broken: bool,
+}
+
+/// What the desk uses and others own.
+pub(crate) struct Around {
+    pub(crate) callbacks: mpsc::Sender<Callback>,
+    pub(crate) rules: Arc<Mutex<Rules>>,
+    pub(crate) timeline: Arc<Timeline>,
+    pub(crate) runtime: Handle,
 }
 
 /// The way to the desk.
@@ -52,7 +71,7 @@ pub(crate) struct DeskHandle {
 pub(crate) fn open(
     path: Option<&std::path::PathBuf>,
     opening_balance_cents: i64,
-    callbacks: mpsc::Sender<Callback>,
+    around: Around,
 ) -> Result<(DeskHandle, thread::JoinHandle<()>), SimulatorError> {
     let (mut log, entries) = Log::open(path)?;
     let mut bank = Bank::new(opening_balance_cents);
@@ -64,8 +83,9 @@ pub(crate) fn open(
     if let Log::Memory(kept) = &mut log {
         *kept = entries;
     }
-    let now = clock::now();
-    let desk = Desk { bank, log, next_seq, now, callbacks, due: Vec::new(), broken: false };
+    let now = around.timeline.now();
+    let (due, held_back) = (Vec::new(), Vec::new());
+    let desk = Desk { bank, log, next_seq, now, around, due, held_back, broken: false };
     let (queue, waiting) = mpsc::channel(QUEUE);
     let thread = thread::Builder::new()
         .name("simulator-desk".to_owned())
@@ -108,6 +128,12 @@ fn closed() -> Refusal {
     Refusal::internal("the log cannot be written, or the simulator is stopping")
 }
 
+fn enqueue(queue: &mpsc::Sender<Callback>, callback: Callback) {
+    if queue.try_send(callback).is_err() {
+        tracing::warn!("callback dropped: too many are waiting");
+    }
+}
+
 impl Desk {
     fn serve(mut self, mut waiting: mpsc::Receiver<Message>) {
         let mut open = true;
@@ -118,7 +144,7 @@ impl Desk {
             while let Some(message) = next.take() {
                 match message {
                     Message::Job(job) => {
-                        self.now = self.now.max(clock::now());
+                        self.now = self.now.max(self.around.timeline.now());
                         releases.push(job(&mut self));
                     }
                     Message::Stop => {
@@ -149,9 +175,19 @@ impl Desk {
         if self.broken {
             return false;
         }
-        for callback in due {
-            if self.callbacks.try_send(callback).is_err() {
-                tracing::warn!("callback dropped: too many are waiting");
+        for mut callback in due {
+            let queue = self.around.callbacks.clone();
+            let delay = std::mem::take(&mut callback.delay);
+            if delay.is_zero() {
+                enqueue(&queue, callback);
+            } else {
+                let timeline = Arc::clone(&self.around.timeline);
+                let due = timeline.after(delay);
+                self.around.runtime.spawn(async move {
+                    if timeline.sleep_until(due).await {
+                        enqueue(&queue, callback);
+                    }
+                });
             }
         }
         true
@@ -193,13 +229,81 @@ impl Desk {
         Ok((subject, new))
     }
 
-    /// Has a callback sent once this job is durable. False when the transaction has no address for one.
-    pub(crate) fn announce(&mut self, subject: &Subject) -> Result<bool, Refusal> {
-        let Some(url) = self.bank.postback_url(subject).map(str::to_owned) else { return Ok(false) };
-        let Some(told) = self.bank.describe(subject, self.now) else { return Ok(false) };
+    /// Has a callback sent once this job is durable, as the scenarios want it. What comes back is told when it has been
+    /// sent, if somebody must wait for that.
+    pub(crate) fn announce(&mut self, subject: &Subject) -> Result<Option<oneshot::Receiver<()>>, Refusal> {
+        let Some(mut callback) = self.callback(subject)? else { return Ok(None) };
+        let mut told = None;
+        if let Some(Met { scenario, parameters }) = self.meet(Part::Callback, subject) {
+            match scenario {
+                Scenario::CallbackNever => return Ok(None),
+                Scenario::CallbacksReordered if self.held_back.is_empty() => {
+                    self.held_back.push(callback);
+                    return Ok(None);
+                }
+                Scenario::CallbackLate => callback.delay = parameters.span(),
+                Scenario::CallbackTwice => {
+                    let copies = parameters.times.unwrap_or_default();
+                    self.due.extend((1..copies).map(|_| callback.copy()));
+                }
+                Scenario::CallbackWrongAmount => callback.body = falsify::amount(&callback.body),
+                Scenario::CallbackWrongId => callback.body = falsify::all_ids(&callback.body),
+                Scenario::CallbackBeforeAnswer => {
+                    let (done, waits) = oneshot::channel();
+                    (callback.done, told) = (Some(done), Some(waits));
+                }
+                _ => {}
+            }
+        }
+        callback.before = std::mem::take(&mut self.held_back);
+        self.due.push(callback);
+        Ok(told)
+    }
+
+    /// Has a callback sent once this job is durable, whatever the scenarios say. False when the transaction has no
+    /// address for one.
+    pub(crate) fn announce_plainly(&mut self, subject: &Subject) -> Result<bool, Refusal> {
+        let callback = self.callback(subject)?;
+        let queued = callback.is_some();
+        self.due.extend(callback);
+        Ok(queued)
+    }
+
+    /// If a scenario wants it: a callback that lies about how a new transaction ended.
+    pub(crate) fn forge(&mut self, subject: &Subject) -> Result<(), Refusal> {
+        let Some(mut callback) = self.callback(subject)? else { return Ok(()) };
+        if self.meet(Part::Forgery, subject).is_some() {
+            let (now, local) = (clock::utc(self.now), clock::local(self.now));
+            callback.body = falsify::end(&callback.body, subject.kind, &now, &local);
+            self.due.push(callback);
+        }
+        Ok(())
+    }
+
+    /// Sends what was held back for another callback.
+    pub(crate) fn release_callbacks(&mut self) {
+        self.due.append(&mut self.held_back);
+    }
+
+    fn callback(&self, subject: &Subject) -> Result<Option<Callback>, Refusal> {
+        let Some(url) = self.bank.postback_url(subject).map(str::to_owned) else { return Ok(None) };
+        let Some(told) = self.bank.describe(subject, self.now) else { return Ok(None) };
         let body = render(&Envelope::of(&told))?;
-        self.due.push(Callback { subject: subject.id.clone(), url, body });
-        Ok(true)
+        Ok(Some(Callback::new(subject.id.clone(), url, body)))
+    }
+
+    fn meet(&self, part: Part, subject: &Subject) -> Option<Met> {
+        let operation = match subject.kind {
+            Kind::Charge => Operation::Charge,
+            Kind::Payment => Operation::Payment,
+            Kind::Refund => Operation::Refund,
+        };
+        let mut rules = self.around.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        if rules.is_empty() {
+            return None;
+        }
+        let names = self.bank.names(&subject.id);
+        rules.meet(part, &rules::Subject { operation, names: &names })
     }
 
     /// The log, when it lives in memory; else it is the file's.
@@ -214,13 +318,21 @@ impl Desk {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Time;
     use crate::log::LogEvent;
-    use crate::wire::Kind;
+
+    fn around() -> Around {
+        Around {
+            callbacks: mpsc::channel(1).0,
+            rules: Arc::default(),
+            timeline: Arc::new(Timeline::new(Time::Real)),
+            runtime: Handle::current(),
+        }
+    }
 
     #[tokio::test]
     async fn a_stopped_desk_refuses_and_never_hangs() {
-        let (callbacks, _receiver) = mpsc::channel(1);
-        let (desk, thread) = open(None, 0, callbacks).unwrap();
+        let (desk, thread) = open(None, 0, around()).unwrap();
         desk.stop().await;
         thread.join().unwrap();
         let refusal = desk.run(|desk| Ok(desk.bank.balance())).await.unwrap_err();
@@ -229,8 +341,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_entry_that_does_not_fit_takes_no_number() {
-        let (callbacks, _receiver) = mpsc::channel(1);
-        let (desk, _thread) = open(None, i64::MAX, callbacks).unwrap();
+        let (desk, _thread) = open(None, i64::MAX, around()).unwrap();
         let numbers = desk
             .run(|desk| {
                 let subject = Subject { kind: Kind::Charge, id: "c".into() };

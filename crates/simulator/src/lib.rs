@@ -44,25 +44,53 @@
 //! curl -X POST $SIM/sim/refunds/refund-1/settle   # or reject
 //! curl -X POST $SIM/sim/callbacks/resend/order-1
 //! curl -X POST $SIM/sim/tokens/revoke             # every token is invalid now
+//! curl $SIM/sim/scenarios -d '{"scenario": "executes_then_never_answers", "on": {"next": 1}, "operation": "payment"}'
+//! curl $SIM/sim/scenarios                         # what is attached; `/sim/scenarios/catalogue` is all there is
+//! curl -X DELETE $SIM/sim/scenarios               # all of it; one with its id behind
+//! curl $SIM/sim/clock -d '{"advance_seconds": 3600}'
 //! curl $SIM/sim/settings
 //! curl $SIM/sim/state                             # the newest 1,000 of each kind, and the balance
 //! curl $SIM/sim/log
+//! ```
+//!
+//! # Scenarios
+//!
+//! [`SCENARIOS`] lists every way to misbehave; a [`ScenarioRule`] attaches one to a transaction, to the next calls or to
+//! a share of them. In the same process [`Simulator`] has a method for each of these:
+//!
+//! ```no_run
+//! use pix_simulator::{Operation, Scenario, ScenarioRule, Simulator, SimulatorConfig, Time};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let simulator = Simulator::start(SimulatorConfig { time: Time::Manual, ..SimulatorConfig::default() }).await?;
+//! let held = ScenarioRule::next(Scenario::PrecautionaryHold, 1).of(Operation::Payment).seconds(3600.0);
+//! simulator.attach(held)?;
+//! // … the code under test sends a payment …
+//! simulator.advance(std::time::Duration::from_hours(1));
+//! # Ok(())
+//! # }
 //! ```
 //!
 //! # The log
 //!
 //! One JSON object a line ([`LogEntry`]), on disk before the answer goes out. The state is rebuilt from it on start;
 //! a torn last line, whose effect nobody was told of, is cut off. [`read_log`] reads it for an audit, also while the
-//! simulator runs. Settings and tokens are not in it.
+//! simulator runs. Settings, tokens and scenarios, and what
+//! those had yet to do, are not in it.
 
 mod brcode;
 mod callbacks;
 mod clock;
 mod control;
 mod desk;
+mod falsify;
+mod handle;
 mod log;
+mod misbehave;
 mod money;
 mod provider;
+mod rules;
+mod scenario;
 mod state;
 mod wire;
 
@@ -70,7 +98,7 @@ use std::{
     fmt, io,
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
     time::Duration,
 };
@@ -81,18 +109,29 @@ use actix_web::{
     web::{self, Data, PayloadConfig},
 };
 use tokio::{
+    runtime::Handle,
     sync::mpsc,
     task::{JoinHandle, spawn_blocking},
 };
 
 pub use crate::{
     callbacks::CallbackRetry,
+    clock::Time,
+    handle::ControlError,
     log::{LogEntry, LogEvent, LogParty, read_log},
+    rules::{Attached, On, ScenarioRule},
+    scenario::{
+        AfterHold, IdField, Operation, ParameterInfo, Parameters, Part, SCENARIOS, Scenario, ScenarioInfo,
+    },
+    wire::{Settings, SettingsChange},
 };
 use crate::{
-    desk::DeskHandle,
+    clock::Timeline,
+    desk::{Around, DeskHandle},
+    misbehave::Connection,
     provider::Tokens,
-    wire::{Refusal, Settings, SettingsChange},
+    rules::Rules,
+    wire::Refusal,
 };
 
 /// The largest body read.
@@ -117,8 +156,10 @@ pub struct SimulatorConfig {
     pub opening_balance_cents: i64,
     /// A payment or refund that was accepted is executed at once (default); else it waits for the control API.
     pub settle_automatically: bool,
-    /// How callbacks are tried.
+    /// How callbacks are tried. Their timeouts and waits are of the machine's time.
     pub callback_retry: CallbackRetry,
+    /// How time passes for the bank and for scenarios; the lifetime of tokens is of the machine's time.
+    pub time: Time,
 }
 
 impl Default for SimulatorConfig {
@@ -132,6 +173,7 @@ impl Default for SimulatorConfig {
             opening_balance_cents: 10_000_000_000,
             settle_automatically: true,
             callback_retry: CallbackRetry::default(),
+            time: Time::Real,
         }
     }
 }
@@ -209,14 +251,60 @@ struct Shared {
     tokens: Tokens,
     settings: Mutex<Settings>,
     log_path: Option<PathBuf>,
+    rules: Arc<Mutex<Rules>>,
+    timeline: Arc<Timeline>,
+    /// Until when, on the timeline, every connection is reset.
+    dead_until: Mutex<Duration>,
+    /// Where work goes on when the client has gone.
+    runtime: Handle,
 }
 
 impl Shared {
+    fn rules(&self) -> MutexGuard<'_, Rules> {
+        self.rules.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes every scenario off, revives the provider and sends the callbacks that were held back.
+    async fn clear_scenarios(&self) -> Result<(), Refusal> {
+        self.rules().clear();
+        *self.dead_until.lock().unwrap_or_else(PoisonError::into_inner) = Duration::ZERO;
+        self.desk
+            .run(|desk| {
+                desk.release_callbacks();
+                Ok(())
+            })
+            .await
+    }
+
+    /// Dies for a while, and loses its memory as by a restart.
+    fn die(&self, span: Duration) {
+        let until = self.timeline.after(span);
+        *self.dead_until.lock().unwrap_or_else(PoisonError::into_inner) = until;
+        self.tokens.revoke_all();
+    }
+
+    fn is_dead(&self) -> bool {
+        self.timeline.elapsed() < *self.dead_until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn log(&self) -> Result<Vec<LogEntry>, Refusal> {
+        let in_memory = self.desk.run(|desk| Ok(desk.entries_in_memory())).await?;
+        match (in_memory, self.log_path.clone()) {
+            (Some(entries), _) => Ok(entries),
+            (None, None) => Ok(Vec::new()),
+            (None, Some(path)) => {
+                let failed = || Refusal::internal("the log cannot be read");
+                let read = spawn_blocking(move || read_log(&path)).await;
+                read.ok().and_then(Result::ok).ok_or_else(failed)
+            }
+        }
+    }
+
     fn settings(&self) -> Settings {
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change_settings(&self, change: &SettingsChange) -> Settings {
+    fn change_settings(&self, change: SettingsChange) -> Settings {
         let mut settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
         let Settings { settle_automatically, unavailable, callbacks } = *settings;
         *settings = Settings {
@@ -233,7 +321,7 @@ pub struct Simulator {
     address: SocketAddr,
     server: ServerHandle,
     serving: JoinHandle<io::Result<()>>,
-    desk: DeskHandle,
+    shared: Data<Shared>,
     desk_thread: thread::JoinHandle<()>,
     callbacks: JoinHandle<()>,
 }
@@ -243,13 +331,21 @@ impl Simulator {
     pub async fn start(config: SimulatorConfig) -> Result<Self, SimulatorError> {
         let client = callbacks::client(&config.callback_retry)?;
         let (callback_queue, callbacks_waiting) = mpsc::channel(config.callback_retry.max_waiting.max(1));
+        let timeline = Arc::new(Timeline::new(config.time));
+        let rules = Arc::new(Mutex::new(Rules::default()));
+        let around = Around {
+            callbacks: callback_queue,
+            rules: Arc::clone(&rules),
+            timeline: Arc::clone(&timeline),
+            runtime: Handle::current(),
+        };
         let (path, opening) = (config.log_path.clone(), config.opening_balance_cents);
-        let opened = spawn_blocking(move || desk::open(path.as_ref(), opening, callback_queue)).await;
+        let opened = spawn_blocking(move || desk::open(path.as_ref(), opening, around)).await;
         let (desk, desk_thread) =
             opened.map_err(|error| SimulatorError::Thread(io::Error::other(error)))??;
 
         let shared = Data::new(Shared {
-            desk: desk.clone(),
+            desk,
             tokens: Tokens::new(config.client_id, config.client_secret, config.token_lifetime),
             settings: Mutex::new(Settings {
                 settle_automatically: config.settle_automatically,
@@ -257,16 +353,22 @@ impl Simulator {
                 callbacks: true,
             }),
             log_path: config.log_path,
+            rules,
+            timeline,
+            dead_until: Mutex::default(),
+            runtime: Handle::current(),
         });
+        let serving_data = Data::clone(&shared);
         let listen = |source| SimulatorError::Listen { address: config.listen, source };
         let server = HttpServer::new(move || {
             App::new()
-                .app_data(Data::clone(&shared))
+                .app_data(Data::clone(&serving_data))
                 .app_data(PayloadConfig::new(MAX_BODY))
                 .configure(control::routes)
                 .service(web::resource("/v2/{tail:.*}").to(provider::handle))
                 .default_service(web::to(async || Refusal::not_found("no such path").error_response()))
         })
+        .on_connect(Connection::keep)
         .workers(1)
         .disable_signals()
         .shutdown_timeout(SHUTDOWN_TIMEOUT_SECONDS)
@@ -278,7 +380,7 @@ impl Simulator {
         let serving = tokio::spawn(server);
         let callbacks = tokio::spawn(callbacks::send_all(callbacks_waiting, client, config.callback_retry));
         tracing::info!(%address, "simulator listens");
-        Ok(Self { address, server: handle, serving, desk, desk_thread, callbacks })
+        Ok(Self { address, server: handle, serving, shared, desk_thread, callbacks })
     }
 
     /// `http://127.0.0.1:12345`, without a slash at the end.
@@ -291,10 +393,12 @@ impl Simulator {
         self.address
     }
 
-    /// Ends it: requests under way are answered, callbacks that wait are dropped, the log is closed.
+    /// Ends it: requests under way are answered, callbacks that wait are dropped, the log is closed. Who waits for an
+    /// answer that a scenario holds back is cut off.
     pub async fn stop(self) {
+        self.shared.timeline.end();
         self.server.stop(true).await;
-        self.desk.stop().await;
+        self.shared.desk.stop().await;
         let desk_thread = self.desk_thread;
         if !matches!(spawn_blocking(move || desk_thread.join()).await, Ok(Ok(()))) {
             tracing::error!("the simulator's desk ended by a panic");

@@ -20,7 +20,11 @@ impl Amount {
     /// Reads the JSON text of an amount: a number or a string, greater than zero.
     pub(crate) fn from_json(raw: &RawValue) -> Result<Self, Refusal> {
         let text = raw.get();
-        let text = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text);
+        Self::of_text(text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text))
+    }
+
+    /// Reads an amount's own text, greater than zero.
+    pub(crate) fn of_text(text: &str) -> Result<Self, Refusal> {
         match parse_cents(text) {
             Some(cents) if cents > 0 => Ok(Self(cents)),
             Some(_) => Err(Refusal::invalid("invalid_amount", "amount must be greater than zero")),
@@ -42,7 +46,7 @@ impl Amount {
     }
 
     /// `15`, `15.5`, `15.55`.
-    fn number(self) -> String {
+    pub(crate) fn number(self) -> String {
         let fixed = self.fixed();
         fixed.trim_end_matches('0').trim_end_matches('.').to_owned()
     }

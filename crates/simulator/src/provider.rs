@@ -12,14 +12,19 @@ use actix_web::{
     http::{Method, header::AUTHORIZATION},
     web::{Bytes, Data},
 };
+use serde::Deserialize;
+use tokio::sync::oneshot;
 
 use crate::{
     Shared, clock,
     desk::Desk,
-    state::Subject,
+    misbehave::{self, Connection},
+    rules::{self, Met},
+    scenario::{AfterHold, Operation, Part, Scenario},
+    state::{Decision, How, Subject},
     wire::{
-        Answer, BalanceAnswer, BalanceBody, ChargeRequest, ConsultRequest, Envelope, PaymentRequest,
-        Reference, RefundRequest, Refusal, Settings, TokenAnswer, TokenRequest, read,
+        Answer, BalanceAnswer, BalanceBody, ChargeRequest, ConsultRequest, Envelope, Kind, PaymentRequest,
+        Reference, RefundRequest, Refusal, RejectRequest, Settings, TokenAnswer, TokenRequest, read,
     },
 };
 
@@ -28,23 +33,19 @@ const MAX_TOKENS: usize = 10_000;
 
 /// What is asked of the provider.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Operation {
-    Token,
-    Charge,
-    Payment,
-    Refund,
-    Consult,
+enum Call {
+    Known(Operation),
     Balance,
 }
 
-impl Operation {
+impl Call {
     fn of(request: &HttpRequest) -> Result<Self, Refusal> {
-        let operation = match request.path() {
-            "/v2/oauth/token" => Self::Token,
-            "/v2/pix/qrcode" => Self::Charge,
-            "/v2/pix/payment" => Self::Payment,
-            "/v2/pix/refund" => Self::Refund,
-            "/v2/consult-transaction" => Self::Consult,
+        let call = match request.path() {
+            "/v2/oauth/token" => Self::Known(Operation::Token),
+            "/v2/pix/qrcode" => Self::Known(Operation::Charge),
+            "/v2/pix/payment" => Self::Known(Operation::Payment),
+            "/v2/pix/refund" => Self::Known(Operation::Refund),
+            "/v2/consult-transaction" => Self::Known(Operation::Consult),
             "/v2/balance" => Self::Balance,
             _ => return Err(Refusal::not_found("no such path")),
         };
@@ -52,7 +53,7 @@ impl Operation {
             let status = actix_web::http::StatusCode::METHOD_NOT_ALLOWED;
             return Err(Refusal::new(status, "method_not_allowed", "only POST is possible here"));
         }
-        Ok(operation)
+        Ok(call)
     }
 }
 
@@ -62,83 +63,263 @@ pub(crate) async fn handle(
     request: HttpRequest,
     body: Result<Bytes, actix_web::Error>,
 ) -> HttpResponse {
-    answer(&shared, &request, body).await.map_or_else(|refusal| refusal.error_response(), HttpResponse::from)
+    answer(&shared, &request, body).await.unwrap_or_else(|refusal| refusal.error_response())
 }
 
-/// The pipeline: is the provider there; what is asked; by whom; the effect, durable; the answer.
+/// The pipeline: is the provider there; what is asked; by whom; the effect, durable; the answer. A scenario takes the
+/// place of the last two, or changes them.
 async fn answer(
-    shared: &Shared,
+    shared: &Data<Shared>,
     request: &HttpRequest,
     body: Result<Bytes, actix_web::Error>,
-) -> Result<Answer, Refusal> {
+) -> Result<HttpResponse, Refusal> {
+    if shared.is_dead() {
+        return Ok(Connection::of(request).cut());
+    }
     let settings = shared.settings();
     if settings.unavailable {
         return Err(Refusal::unavailable("the provider is switched off"));
     }
-    let operation = Operation::of(request)?;
+    let call = Call::of(request)?;
     let body = whole(body)?;
     let authorization = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    if operation != Operation::Token {
+    if call != Call::Known(Operation::Token) {
         shared.tokens.check(authorization)?;
     }
-    carry_out(shared, operation, settings, authorization, &body).await
+    let mut asked =
+        Asked { call, settings, authorization: authorization.map(str::to_owned), body, fate: None };
+    let spoiled = plan(shared, &mut asked).await?;
+    if asked.fate.is_none() && spoiled.is_none() {
+        return Ok(carry_out(shared, asked).await?.into());
+    }
+    misbehave(shared, request, asked, spoiled).await
+}
+
+/// A request that may be carried out.
+struct Asked {
+    call: Call,
+    settings: Settings,
+    authorization: Option<String>,
+    body: Bytes,
+    /// What becomes of the money, when a scenario says so.
+    fate: Option<Met>,
+}
+
+/// Which scenarios this request meets.
+async fn plan(shared: &Shared, asked: &mut Asked) -> Result<Option<Met>, Refusal> {
+    let Call::Known(operation) = asked.call else { return Ok(None) };
+    if shared.rules().is_empty() {
+        return Ok(None);
+    }
+    let names = names(shared, &asked.body).await?;
+    let subject = rules::Subject { operation, names: &names };
+    let mut rules = shared.rules();
+    asked.fate = rules.meet(Part::Fate, &subject);
+    Ok(rules.meet(Part::Answer, &subject))
+}
+
+/// Every id that the request's transaction is known by, as far as the body can be read.
+async fn names(shared: &Shared, body: &[u8]) -> Result<Vec<String>, Refusal> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Named {
+        #[serde(alias = "pix_Id")]
+        pix_id: Option<String>,
+        external_id: Option<Reference>,
+    }
+    let Named { pix_id, external_id } = serde_json::from_slice(body).unwrap_or_default();
+    let mut names: Vec<String> = external_id.into_iter().map(|reference| reference.0).collect();
+    if let Some(id) = pix_id {
+        names.extend(shared.desk.run(move |desk| Ok(desk.bank.names(&id))).await?);
+    }
+    Ok(names)
+}
+
+/// A request that meets scenarios. What is executed is executed even when the client has gone.
+async fn misbehave(
+    shared: &Data<Shared>,
+    request: &HttpRequest,
+    asked: Asked,
+    spoiled: Option<Met>,
+) -> Result<HttpResponse, Refusal> {
+    let connection = Connection::of(request);
+    let timeline = &shared.timeline;
+    if let Some(met) = &spoiled
+        && let Some(response) = misbehave::instead(met, &connection, timeline, request).await
+    {
+        return Ok(response);
+    }
+    let met = spoiled.as_ref().map(|met| met.scenario);
+    let late = spoiled.as_ref().filter(|_| met == Some(Scenario::ExecutesLate));
+    let late = late.map(|met| timeline.after(met.parameters.span()));
+    let executing = Data::clone(shared);
+    let executed = shared.runtime.spawn(async move {
+        match late {
+            Some(due) if !executing.timeline.sleep_until(due).await => Err(lost()),
+            _ => carry_out(&executing, asked).await,
+        }
+    });
+    let answer = executed.await.unwrap_or_else(|_panic_or_stop| Err(lost()));
+    let Some(met) = spoiled else { return Ok(answer?.into()) };
+    if met.scenario == Scenario::DiesAndComesBack {
+        shared.die(met.parameters.span());
+    }
+    let answer = answer.unwrap_or_else(Refusal::into_answer);
+    Ok(misbehave::afterwards(&met, &connection, timeline, answer).await)
 }
 
 /// The effect and its answer.
-async fn carry_out(
-    shared: &Shared,
-    operation: Operation,
-    settings: Settings,
-    authorization: Option<&str>,
-    body: &[u8],
-) -> Result<Answer, Refusal> {
-    match operation {
-        Operation::Token => shared.tokens.issue(authorization, body),
-        Operation::Charge => {
-            let request: ChargeRequest = read(body)?;
-            shared.desk.run(move |desk| create_charge(desk, request)).await
+async fn carry_out(shared: &Data<Shared>, asked: Asked) -> Result<Answer, Refusal> {
+    let Asked { call, settings, authorization, body, fate } = asked;
+    let met = fate.as_ref().map(|met| met.scenario);
+    let held = met == Some(Scenario::PrecautionaryHold);
+    let how =
+        How { settle: settings.settle_automatically && !held, again: met == Some(Scenario::ExecutesAgain) };
+    let made = match call {
+        Call::Known(Operation::Charge) => {
+            let request: ChargeRequest = read(&body)?;
+            shared.desk.run(move |desk| create_charge(desk, request, how, settings)).await
         }
-        Operation::Payment => {
-            let request: PaymentRequest = read(body)?;
-            shared.desk.run(move |desk| create_payment(desk, request, settings)).await
+        Call::Known(Operation::Payment) => {
+            let request: PaymentRequest = read(&body)?;
+            shared.desk.run(move |desk| create_payment(desk, request, how, settings)).await
         }
-        Operation::Refund => {
-            let request: RefundRequest = read(body)?;
-            shared.desk.run(move |desk| create_refund(desk, request, settings)).await
+        Call::Known(Operation::Refund) => {
+            let request: RefundRequest = read(&body)?;
+            shared.desk.run(move |desk| create_refund(desk, request, how, settings)).await
         }
-        Operation::Consult => {
-            let request: ConsultRequest = read(body)?;
-            shared.desk.run(move |desk| consult(desk, &request)).await
+        Call::Known(Operation::Consult) => {
+            let request: ConsultRequest = read(&body)?;
+            return shared.desk.run(move |desk| consult(desk, &request)).await;
         }
-        Operation::Balance => {
+        Call::Known(Operation::Token | Operation::Any) => {
+            return shared.tokens.issue(authorization.as_deref(), &body);
+        }
+        Call::Balance => {
             let balance = shared.desk.run(|desk| Ok(desk.bank.balance())).await?;
-            Answer::ok(&BalanceAnswer { status_code: 200, message: BalanceBody { balance } })
+            return Answer::ok(&BalanceAnswer { status_code: 200, message: BalanceBody { balance } });
         }
+    }?;
+    if let Some(fate) = fate.filter(|_| made.first) {
+        decide_later(shared, made.subject, fate);
     }
+    if let Some(told) = made.told {
+        // Sent or given up.
+        drop(told.await);
+    }
+    Ok(made.answer)
 }
 
-fn create_charge(desk: &mut Desk, request: ChargeRequest) -> Result<Answer, Refusal> {
-    let decision = desk.bank.create_charge(request, &desk.fresh())?;
-    let (subject, _) = desk.carry_out(decision)?;
-    Answer::ok(&desk.bank.charge_answer(&subject.id, desk.now()).ok_or_else(lost)?)
+/// What became of a request that makes something.
+struct Made {
+    subject: Subject,
+    /// It was not known before.
+    first: bool,
+    answer: Answer,
+    /// What the answer must wait for.
+    told: Option<oneshot::Receiver<()>>,
 }
 
-fn create_payment(desk: &mut Desk, request: PaymentRequest, settings: Settings) -> Result<Answer, Refusal> {
-    let decision = desk.bank.create_payment(request, settings.settle_automatically, &desk.fresh())?;
+/// What a scenario has in store for a payment or refund, when its time has come.
+fn decide_later(shared: &Data<Shared>, subject: Subject, fate: Met) {
+    let later = Data::clone(shared);
+    // From now on, whenever the task starts.
+    let due = shared.timeline.after(fate.parameters.span());
+    shared.runtime.spawn(async move {
+        if !later.timeline.sleep_until(due).await {
+            return;
+        }
+        let callbacks = later.settings().callbacks;
+        let done = later.desk.run(move |desk| {
+            let decision = what_was_in_store(desk, &subject, &fate)?;
+            if let Some(decision) = decision {
+                let (subject, _) = desk.carry_out(decision)?;
+                if callbacks {
+                    desk.announce(&subject)?;
+                }
+            }
+            Ok(())
+        });
+        if let Err(refusal) = done.await {
+            // The control API may have decided otherwise before.
+            tracing::info!(code = refusal.code, "a scenario came too late");
+        }
+    });
+}
+
+fn what_was_in_store(desk: &Desk, subject: &Subject, fate: &Met) -> Result<Option<Decision>, Refusal> {
+    let (bank, id) = (&desk.bank, subject.id.as_str());
+    let parameters = &fate.parameters;
+    let settles = parameters.then != Some(AfterHold::Reject);
+    match (fate.scenario, subject.kind) {
+        (Scenario::ReturnedAfterCompletion, Kind::Payment) => {
+            let amount = parameters.amount.as_deref().map(serde_json::value::to_raw_value).transpose();
+            let amount = amount.map_err(|error| Refusal::internal(&error.to_string()))?;
+            bank.return_payment(id, amount.as_deref())
+        }
+        (Scenario::PrecautionaryHold, Kind::Payment) if settles => bank.settle_payment(id),
+        (Scenario::PrecautionaryHold, Kind::Payment) => bank.reject_payment(id, RejectRequest::default()),
+        (Scenario::PrecautionaryHold, Kind::Refund) if settles => bank.settle_refund(id),
+        (Scenario::PrecautionaryHold, Kind::Refund) => bank.reject_refund(id, RejectRequest::default()),
+        _ => return Ok(None),
+    }
+    .map(Some)
+}
+
+fn create_charge(
+    desk: &mut Desk,
+    request: ChargeRequest,
+    how: How,
+    settings: Settings,
+) -> Result<Made, Refusal> {
+    let decision = desk.bank.create_charge(request, how, &desk.fresh())?;
     let (subject, first) = desk.carry_out(decision)?;
-    if first && settings.settle_automatically && settings.callbacks {
-        desk.announce(&subject)?;
+    if first && settings.callbacks {
+        desk.forge(&subject)?;
     }
-    Answer::ok(&desk.bank.payment_answer(&subject.id, first).ok_or_else(lost)?)
+    let answer = Answer::ok(&desk.bank.charge_answer(&subject.id, desk.now()).ok_or_else(lost)?)?;
+    Ok(Made { subject, first, answer, told: None })
 }
 
-fn create_refund(desk: &mut Desk, request: RefundRequest, settings: Settings) -> Result<Answer, Refusal> {
-    let decision = desk.bank.create_refund(request, settings.settle_automatically, &desk.fresh())?;
+fn create_payment(
+    desk: &mut Desk,
+    request: PaymentRequest,
+    how: How,
+    settings: Settings,
+) -> Result<Made, Refusal> {
+    let decision = desk.bank.create_payment(request, how, &desk.fresh())?;
     let (subject, first) = desk.carry_out(decision)?;
-    if first && settings.settle_automatically && settings.callbacks {
-        desk.announce(&subject)?;
+    let told = tell(desk, &subject, first, how, settings)?;
+    let answer = Answer::ok(&desk.bank.payment_answer(&subject.id, first).ok_or_else(lost)?)?;
+    Ok(Made { subject, first, answer, told })
+}
+
+fn create_refund(
+    desk: &mut Desk,
+    request: RefundRequest,
+    how: How,
+    settings: Settings,
+) -> Result<Made, Refusal> {
+    let decision = desk.bank.create_refund(request, how, &desk.fresh())?;
+    let (subject, first) = desk.carry_out(decision)?;
+    let told = tell(desk, &subject, first, how, settings)?;
+    let answer = Answer::ok(&desk.bank.refund_answer(&subject.id).ok_or_else(lost)?)?;
+    Ok(Made { subject, first, answer, told })
+}
+
+/// The callbacks of a payment or refund that was just made.
+fn tell(
+    desk: &mut Desk,
+    subject: &Subject,
+    first: bool,
+    how: How,
+    settings: Settings,
+) -> Result<Option<oneshot::Receiver<()>>, Refusal> {
+    if !first || !settings.callbacks {
+        return Ok(None);
     }
-    Answer::ok(&desk.bank.refund_answer(&subject.id).ok_or_else(lost)?)
+    desk.forge(subject)?;
+    if how.settle { desk.announce(subject) } else { Ok(None) }
 }
 
 /// By the provider's id, or by the client's reference: an extension to the family's contract.

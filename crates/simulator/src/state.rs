@@ -61,6 +61,15 @@ pub(crate) struct Fresh {
     pub(crate) return_id: String,
 }
 
+/// How a request is carried out.
+#[derive(Clone, Copy)]
+pub(crate) struct How {
+    /// A payment or refund is made at once; else it waits.
+    pub(crate) settle: bool,
+    /// A reference that is known is carried out once more, as if it were not.
+    pub(crate) again: bool,
+}
+
 #[derive(Clone)]
 struct Charge {
     external_id: String,
@@ -227,10 +236,15 @@ impl Bank {
         }
     }
 
-    pub(crate) fn create_charge(&self, request: ChargeRequest, fresh: &Fresh) -> Result<Decision, Refusal> {
+    pub(crate) fn create_charge(
+        &self,
+        request: ChargeRequest,
+        how: How,
+        fresh: &Fresh,
+    ) -> Result<Decision, Refusal> {
         let amount = Amount::required(request.amount.as_deref())?.0;
         let external_id = Reference::text(request.external_id.as_ref())?;
-        if let Some((id, charge)) = self.charges.referred(&external_id) {
+        if let Some((id, charge)) = self.charges.referred(&external_id).filter(|_| !how.again) {
             same_body(charge.amount == amount)?;
             return Ok(Decision::Known(Subject { kind: Kind::Charge, id: id.clone() }));
         }
@@ -285,7 +299,7 @@ impl Bank {
     pub(crate) fn create_payment(
         &self,
         request: PaymentRequest,
-        settle: bool,
+        how: How,
         fresh: &Fresh,
     ) -> Result<Decision, Refusal> {
         let amount = Amount::required(request.amount.as_deref())?.0;
@@ -295,7 +309,7 @@ impl Bank {
             .key
             .filter(|key| !key.is_empty())
             .ok_or_else(|| Refusal::invalid("validation_failed", "creditParty.key is required"))?;
-        if let Some((id, payment)) = self.payments.referred(&external_id) {
+        if let Some((id, payment)) = self.payments.referred(&external_id).filter(|_| !how.again) {
             let same = payment.amount == amount && payment.payee.key.as_ref() == Some(&key);
             same_body(same)?;
             return Ok(repeated(Kind::Payment, id, payment.entry(LogEvent::PaymentRepeated, id, amount)));
@@ -305,7 +319,7 @@ impl Bank {
         }
         let postback_url = postback_url(request.postback_url)?;
         self.afford(amount)?;
-        let event = if settle { LogEvent::PaymentExecuted } else { LogEvent::PaymentAccepted };
+        let event = if how.settle { LogEvent::PaymentExecuted } else { LogEvent::PaymentAccepted };
         let mut entry = LogEntry::of(event, &fresh.id, &external_id, amount);
         entry.end_to_end_id = Some(fresh.end_to_end_id.clone());
         entry.party = Some(LogParty {
@@ -347,12 +361,12 @@ impl Bank {
     pub(crate) fn create_refund(
         &self,
         request: RefundRequest,
-        settle: bool,
+        how: How,
         fresh: &Fresh,
     ) -> Result<Decision, Refusal> {
         let amount = Amount::optional(request.amount.as_deref())?.map(|amount| amount.0);
         let external_id = Reference::text(request.external_id.as_ref())?;
-        if let Some((id, refund)) = self.refunds.referred(&external_id) {
+        if let Some((id, refund)) = self.refunds.referred(&external_id).filter(|_| !how.again) {
             let same = amount.is_none_or(|amount| amount == refund.amount)
                 && request.pix_id == refund.transaction_id;
             same_body(same)?;
@@ -371,7 +385,7 @@ impl Bank {
         }
         let postback_url = postback_url(request.postback_url)?;
         self.afford(amount)?;
-        let event = if settle { LogEvent::RefundExecuted } else { LogEvent::RefundAccepted };
+        let event = if how.settle { LogEvent::RefundExecuted } else { LogEvent::RefundAccepted };
         let mut entry = LogEntry::of(event, charge_id, &external_id, amount);
         entry.refund_id = Some(fresh.id.clone());
         entry.end_to_end_id = Some(fresh.return_id.clone());
@@ -580,6 +594,24 @@ impl Bank {
             )),
             (first, None) => Ok(first),
         }
+    }
+
+    /// Every id by which a call about this id may be meant: the provider's, and the client's.
+    pub(crate) fn names(&self, id: &str) -> Vec<String> {
+        let mut names = vec![id.to_owned()];
+        if let Some(subject) = self.find(id) {
+            names.push(self.external_id(&subject).unwrap_or_default().to_owned());
+        }
+        names
+    }
+
+    /// The client's reference of a transaction, maybe empty.
+    pub(crate) fn external_id(&self, subject: &Subject) -> Option<&str> {
+        Some(match subject.kind {
+            Kind::Charge => &self.charges.by_id.get(&subject.id)?.external_id,
+            Kind::Payment => &self.payments.by_id.get(&subject.id)?.external_id,
+            Kind::Refund => &self.refunds.by_id.get(&subject.id)?.external_id,
+        })
     }
 
     pub(crate) fn postback_url(&self, subject: &Subject) -> Option<&str> {
@@ -863,6 +895,8 @@ mod tests {
     use super::*;
 
     const OPENING: i64 = 100_000;
+    const AT_ONCE: How = How { settle: true, again: false };
+    const LATER: How = How { settle: false, again: false };
 
     fn at(second: i64) -> DateTime<Utc> {
         DateTime::from_timestamp(1_790_000_000 + second, 0).unwrap()
@@ -891,7 +925,7 @@ mod tests {
     }
 
     fn charge(bank: &mut Bank, json: &str) -> Subject {
-        let decision = bank.create_charge(parsed(json), &fresh(0)).unwrap();
+        let decision = bank.create_charge(parsed(json), AT_ONCE, &fresh(0)).unwrap();
         carry_out(bank, decision, 0)
     }
 
@@ -917,7 +951,7 @@ mod tests {
     fn money_set_aside_comes_back_when_a_payment_fails_or_returns() {
         let mut bank = Bank::new(OPENING);
         let body = r#"{"amount":"300.00","creditParty":{"key":"a@example.com"}}"#;
-        let decision = bank.create_payment(parsed(body), false, &fresh(0)).unwrap();
+        let decision = bank.create_payment(parsed(body), LATER, &fresh(0)).unwrap();
         let subject = carry_out(&mut bank, decision, 0);
         assert_eq!(bank.balance(), "700.00");
         assert_eq!(bank.return_payment(&subject.id, None).err().unwrap().code, "invalid_state");
@@ -926,7 +960,7 @@ mod tests {
         assert_eq!(bank.balance(), "1000.00");
         assert_eq!(bank.settle_payment(&subject.id).err().unwrap().code, "invalid_state");
 
-        let decision = bank.create_payment(parsed(body), true, &fresh(2)).unwrap();
+        let decision = bank.create_payment(parsed(body), AT_ONCE, &fresh(2)).unwrap();
         let subject = carry_out(&mut bank, decision, 2);
         let part: Box<RawValue> = parsed("100");
         let decision = bank.return_payment(&subject.id, Some(&part)).unwrap();
@@ -944,7 +978,7 @@ mod tests {
     fn a_payment_beyond_the_balance_is_refused() {
         let bank = Bank::new(OPENING);
         let body = r#"{"amount":1000.01,"creditParty":{"key":"a@example.com"}}"#;
-        let refusal = bank.create_payment(parsed(body), true, &fresh(0)).err().unwrap();
+        let refusal = bank.create_payment(parsed(body), AT_ONCE, &fresh(0)).err().unwrap();
         assert_eq!((refusal.status.as_u16(), refusal.code), (406, "insufficient_funds"));
     }
 
@@ -954,14 +988,14 @@ mod tests {
         let subject = charge(&mut bank, r#"{"amount":10}"#);
         pay(&mut bank, &subject, 1);
         let body = format!(r#"{{"pix_id":"{}"}}"#, subject.id);
-        let decision = bank.create_refund(parsed(&body), false, &fresh(2)).unwrap();
+        let decision = bank.create_refund(parsed(&body), LATER, &fresh(2)).unwrap();
         let refund = carry_out(&mut bank, decision, 2);
-        let again = bank.create_refund(parsed(&body), false, &fresh(2)).err().unwrap();
+        let again = bank.create_refund(parsed(&body), LATER, &fresh(2)).err().unwrap();
         assert_eq!(again.code, "refund_exceeds_paid");
         let decision = bank.reject_refund(&refund.id, RejectRequest::default()).unwrap();
         carry_out(&mut bank, decision, 3);
         assert_eq!(bank.describe(&refund, at(3)).unwrap().status, "FAILED");
-        assert!(bank.create_refund(parsed(&body), true, &fresh(4)).is_ok());
+        assert!(bank.create_refund(parsed(&body), AT_ONCE, &fresh(4)).is_ok());
         assert_eq!(bank.balance(), "1010.00");
     }
 
@@ -970,7 +1004,7 @@ mod tests {
         let mut bank = Bank::new(OPENING);
         let of_charge = charge(&mut bank, r#"{"amount":10,"external_id":7}"#);
         let body = r#"{"amount":1,"external_id":"7","creditParty":{"key":"a@example.com"}}"#;
-        let decision = bank.create_payment(parsed(body), true, &fresh(0)).unwrap();
+        let decision = bank.create_payment(parsed(body), AT_ONCE, &fresh(0)).unwrap();
         carry_out(&mut bank, decision, 0);
         assert_eq!(bank.find_reference("7", None).unwrap_err().code, "ambiguous_external_id");
         assert_eq!(bank.find_reference("7", Some(Kind::Charge)).unwrap(), Some(of_charge));

@@ -67,6 +67,21 @@ impl Refusal {
     pub(crate) fn internal(message: &str) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message)
     }
+
+    /// An error of the contract.
+    pub(crate) fn render(status: StatusCode, code: &str, message: &str) -> HttpResponse {
+        let mut response = HttpResponse::build(status);
+        if status == StatusCode::UNAUTHORIZED {
+            response.insert_header((WWW_AUTHENTICATE, "Bearer"));
+        }
+        response.json(ErrorBody { status_code: status.as_u16(), message, code })
+    }
+
+    /// The same as an answer, so that it can be spoiled like one.
+    pub(crate) fn into_answer(self) -> Answer {
+        let body = ErrorBody { status_code: self.status.as_u16(), message: &self.message, code: self.code };
+        Answer { status: self.status, body: serde_json::to_string(&body).unwrap_or_default() }
+    }
 }
 
 impl fmt::Display for Refusal {
@@ -81,12 +96,7 @@ impl ResponseError for Refusal {
     }
 
     fn error_response(&self) -> HttpResponse {
-        let body = ErrorBody { status_code: self.status.as_u16(), message: &self.message, code: self.code };
-        let mut response = HttpResponse::build(self.status);
-        if self.status == StatusCode::UNAUTHORIZED {
-            response.insert_header((WWW_AUTHENTICATE, "Bearer"));
-        }
-        response.json(body)
+        Self::render(self.status, self.code, &self.message)
     }
 }
 
@@ -130,6 +140,14 @@ pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
         } else {
             Refusal::malformed()
         }
+    })
+}
+
+/// Reads a JSON body and says what is wrong with it.
+pub(crate) fn read_strictly<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        let status = if error.is_data() { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::BAD_REQUEST };
+        Refusal::new(status, "invalid_request", error.to_string())
     })
 }
 
@@ -438,20 +456,33 @@ pub(crate) struct ReturnRequest {
 }
 
 /// `POST /sim/settings`: what is left out stays as it is.
-#[derive(Default, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct SettingsChange {
-    pub(crate) settle_automatically: Option<bool>,
-    pub(crate) unavailable: Option<bool>,
-    pub(crate) callbacks: Option<bool>,
+pub struct SettingsChange {
+    /// [`Settings::settle_automatically`].
+    pub settle_automatically: Option<bool>,
+    /// [`Settings::unavailable`].
+    pub unavailable: Option<bool>,
+    /// [`Settings::callbacks`].
+    pub callbacks: Option<bool>,
+}
+
+/// `POST /sim/clock`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ClockChange {
+    pub(crate) advance_seconds: f64,
 }
 
 /// The switches.
-#[derive(Clone, Copy, Serialize)]
-pub(crate) struct Settings {
-    pub(crate) settle_automatically: bool,
-    pub(crate) unavailable: bool,
-    pub(crate) callbacks: bool,
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Settings {
+    /// A payment or refund that was accepted is executed at once; else it waits for the control API.
+    pub settle_automatically: bool,
+    /// Every call is answered with 503, and nothing is done.
+    pub unavailable: bool,
+    /// The client is called back.
+    pub callbacks: bool,
 }
 
 /// `GET /sim/state`.

@@ -7,7 +7,7 @@
 use chrono::{DateTime, FixedOffset, NaiveDateTime};
 use pix_domain::end_to_end::{EndToEndId, ReturnId};
 use pix_domain::money::{Amount, Cents};
-use pix_domain::party::Document;
+use pix_domain::party::{Document, PixKey};
 use pix_domain::provider::{
     ChargeReport, Inquiry, OutgoingReport, Party, Payment, Progress, ProviderBody, ProviderId, ReceiptKey,
     Reference, Ticket,
@@ -29,7 +29,28 @@ const REDACTED: &str = "redacted";
 /// The failure code of a provider that gives none.
 const NO_FAILURE_CODE: &str = "rejected";
 
+const OTHER_REFERENCE: &str = "the answer names another external_id";
+const OTHER_AMOUNT: &str = "the answer names another amount";
+const OTHER_TRANSACTION: &str = "the answer names another transaction";
+const OTHER_CHARGE: &str = "the answer names another charge";
+const OTHER_KEY: &str = "the answer names another key";
+const OTHER_KIND: &str = "the answer is about another kind of transaction";
+
 type Read<T> = Result<T, &'static str>;
+
+/// Which of our fields an answer contradicts, if that is why it has no meaning. Such an answer is no failure of the
+/// network: the provider has booked something else than we asked for, or answers somebody else.
+pub(super) fn mismatch(why: &str) -> Option<&'static str> {
+    Some(match why {
+        OTHER_REFERENCE => "reference",
+        OTHER_AMOUNT => "amount",
+        OTHER_TRANSACTION => "provider_id",
+        OTHER_CHARGE => "charge",
+        OTHER_KEY => "key",
+        OTHER_KIND => "kind",
+        _ => return None,
+    })
+}
 
 /// Which way money went out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +69,8 @@ pub(super) struct Expected<'a> {
     id: Option<&'a ProviderId>,
     /// The provider's id of the charge that is refunded.
     charge_id: Option<&'a ProviderId>,
+    /// The key that money is sent to.
+    key: Option<&'a PixKey>,
     /// The answer is to a question about our reference only, so that nothing else says whom it speaks of.
     must_name_reference: bool,
     /// What an answer may repeat and nobody may read.
@@ -61,7 +84,7 @@ impl<'a> Expected<'a> {
         amount: Amount,
         charge_id: Option<&'a ProviderId>,
     ) -> Self {
-        Self { reference, amount, id: None, charge_id, must_name_reference: false, secret: None }
+        Self { reference, amount, id: None, charge_id, key: None, must_name_reference: false, secret: None }
     }
 
     /// An answer to a question.
@@ -72,6 +95,7 @@ impl<'a> Expected<'a> {
             amount: inquiry.amount,
             id,
             charge_id: None,
+            key: None,
             must_name_reference: id.is_none(),
             secret: None,
         }
@@ -82,10 +106,15 @@ impl<'a> Expected<'a> {
         Self { secret, ..self }
     }
 
+    /// The same, to be sent to this key.
+    pub(super) const fn sent_to(self, key: &'a PixKey) -> Self {
+        Self { key: Some(key), ..self }
+    }
+
     fn check_reference(&self, told: &Told<'_>) -> Read<()> {
         match told.external_id.as_deref() {
             Some(named) if named == self.reference.to_string() => Ok(()),
-            Some(_) => Err("the answer names another external_id"),
+            Some(_) => Err(OTHER_REFERENCE),
             None if self.must_name_reference => Err("the answer names no external_id"),
             None => Ok(()),
         }
@@ -94,14 +123,29 @@ impl<'a> Expected<'a> {
     fn check_amount(&self, told: &Told<'_>) -> Read<()> {
         match told.amount.map(reais).transpose()? {
             Some(amount) if amount == self.amount.cents() => Ok(()),
-            Some(_) => Err("the answer names another amount"),
+            Some(_) => Err(OTHER_AMOUNT),
             None => Err("the answer names no amount"),
+        }
+    }
+
+    /// An answer need not tell the key, and may mask it; a whole one must be ours, however it is written.
+    fn check_key(&self, told: &Told<'_>) -> Read<()> {
+        #[derive(Deserialize)]
+        struct ToldPayee {
+            key: Option<String>,
+        }
+        let Some((ours, payee)) = self.key.zip(told.credit_party) else { return Ok(()) };
+        let named = object::<ToldPayee>(payee.get()).ok().and_then(|payee| payee.key);
+        match named {
+            Some(named) if named.is_empty() || named.contains('*') => Ok(()),
+            Some(named) if PixKey::parse(ours.kind(), &named).ok().as_ref() != Some(ours) => Err(OTHER_KEY),
+            _ => Ok(()),
         }
     }
 
     fn check_id(&self, id: &ProviderId) -> Read<()> {
         match self.id {
-            Some(known) if known != id => Err("the answer names another transaction"),
+            Some(known) if known != id => Err(OTHER_TRANSACTION),
             _ => Ok(()),
         }
     }
@@ -130,6 +174,8 @@ struct Told<'a> {
     date_approval: Option<String>,
     #[serde(borrow)]
     debit_party: Option<&'a RawValue>,
+    #[serde(borrow)]
+    credit_party: Option<&'a RawValue>,
     #[serde(borrow)]
     payments: Option<Vec<&'a RawValue>>,
     failure_code: Option<String>,
@@ -227,6 +273,7 @@ pub(super) fn outgoing(text: &str, expected: &Expected<'_>, direction: Direction
     )?;
     expected.check_reference(&told)?;
     expected.check_amount(&told)?;
+    expected.check_key(&told)?;
     let own_id = match direction {
         Direction::Payment => told.transaction_id.as_deref(),
         // `transactionId` of a refund is the charge's.
@@ -237,7 +284,7 @@ pub(super) fn outgoing(text: &str, expected: &Expected<'_>, direction: Direction
     if let (Some(charge), Some(named)) = (expected.charge_id, told.transaction_id.as_deref())
         && charge.as_str() != named
     {
-        return Err("the answer names another charge");
+        return Err(OTHER_CHARGE);
     }
     let progress = progress(&told, expected, direction)?;
     let end_to_end_id = told.end_to_end_id.as_deref().filter(|id| match direction {
@@ -368,7 +415,7 @@ fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Read<T> {
 
 fn check_kind(told: &Told<'_>, kind: &str) -> Read<()> {
     match told.transaction_type.as_deref() {
-        Some(named) if named != kind => Err("the answer is about another kind of transaction"),
+        Some(named) if named != kind => Err(OTHER_KIND),
         _ => Ok(()),
     }
 }

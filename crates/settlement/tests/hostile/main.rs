@@ -317,6 +317,38 @@ async fn a_refund_of_another_charge_is_not_ours() {
 }
 
 #[tokio::test]
+async fn an_answer_about_something_else_is_told_from_one_that_was_lost() {
+    let with_key = |key: &str| GOOD.replacen('{', &format!(r#"{{"creditParty":{{"key":"{key}"}},"#), 1);
+    for (body, mismatch) in [
+        (GOOD.replace("00ff", "00fe"), Some("reference")),
+        (GOOD.replace("15.5", "15.51"), Some("amount")),
+        (GOOD.replacen('{', r#"{"transactionType":"REFUND","#, 1), Some("kind")),
+        (with_key("somebody.else@example.com"), Some("key")),
+        (with_key("not a key"), Some("key")),
+        (GOOD.replace("PENDING", "IN_ANALYSIS"), None),
+        (GOOD.replace("t1", ""), None),
+    ] {
+        let (result, _) = send(json(200, &body)).await;
+        assert_unknown(&body, &result);
+        let told = result.unwrap_err().to_string();
+        let expected = mismatch.map(|field| format!("provider, send_payment: mismatch of {field}: "));
+        assert!(expected.is_none_or(|expected| told.contains(&expected)), "{told}");
+        assert_eq!(told.contains("mismatch"), mismatch.is_some(), "{told}");
+    }
+    for key in [&KEY.to_uppercase(), "***@example.com", ""] {
+        send(json(200, &with_key(key))).await.0.unwrap();
+    }
+    let (_server, provider) = start(vec![json(200, GOOD)]).await;
+    let known = Inquiry { provider_id: ProviderId::parse("t2"), ..inquiry() };
+    let told = provider.consult_payment(known).await.unwrap_err().to_string();
+    assert!(told.contains("provider, consult_payment: mismatch of provider_id: "), "{told}");
+    let (_server, provider) =
+        start(vec![json(200, &GOOD.replace("\"t1\"", "\"c2\",\"refundId\":\"r1\""))]).await;
+    let told = provider.refund(refund()).await.unwrap_err().to_string();
+    assert!(told.contains("provider, refund: mismatch of charge: "), "{told}");
+}
+
+#[tokio::test]
 async fn a_charge_that_was_not_made_is_told_from_one_that_may_have_been() {
     let refused = |status: u16| REFUSED.replace("406", &status.to_string());
     for status in [400, 406, 422] {

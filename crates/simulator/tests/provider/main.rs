@@ -1,6 +1,10 @@
 //! The simulator as its users meet it: over HTTP, on loopback.
 
 #[cfg(test)]
+mod documented;
+#[cfg(test)]
+mod scenarios;
+#[cfg(test)]
 mod support;
 
 #[cfg(test)]

@@ -125,6 +125,11 @@ impl Listener {
         Self { url, received }
     }
 
+    /// What has arrived, without waiting for it.
+    pub fn already(&mut self) -> Option<Value> {
+        self.received.try_recv().ok()
+    }
+
     pub async fn next(&mut self) -> Value {
         tokio::time::timeout(PATIENCE, self.received.recv()).await.unwrap().unwrap()
     }
