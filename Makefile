@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: help run demo test lint fmt build tools
+.PHONY: help run demo test lint fmt build tools bench bench-quick bench-cala postgres
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -10,6 +10,13 @@ help: ## Show this list
 tools:
 	@command -v $(CARGO) >/dev/null || { echo "a Rust toolchain is needed: https://rustup.rs"; exit 1; }
 	@command -v cc >/dev/null || { echo "a C compiler is needed: apt-get install gcc libc6-dev"; exit 1; }
+
+# The tests start servers of their own; a running one is not used.
+postgres:
+	@test -n "$$PIX_TEST_PG_BIN" || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null \
+		|| { echo "PostgreSQL 15 or newer is needed for the tests: apt-get install postgresql"; exit 1; }
+	@test -n "$$PIX_TEST_PG_BIN" || command -v pgbouncer >/dev/null || test -x /usr/sbin/pgbouncer \
+		|| { echo "PgBouncer is needed for the tests: apt-get install pgbouncer"; exit 1; }
 
 run: tools ## Build and start the gateway on 127.0.0.1:8080, with a simulated provider and a demo key
 	$(CARGO) run --package pix-gateway -- serve --demo
@@ -20,7 +27,7 @@ demo: tools ## Walk through the main job on a fresh store, and check every step
 build: tools ## Build the optimised program: target/release/pix-gateway
 	$(CARGO) build --release --package pix-gateway
 
-test: tools ## Run every test: unit, conformance, documents, and the running program
+test: tools postgres ## Run every test: unit, conformance, documents, and the running program
 	$(CARGO) test --workspace --all-features
 
 lint: tools ## Format, clippy and documentation, all without a warning
@@ -30,3 +37,14 @@ lint: tools ## Format, clippy and documentation, all without a warning
 
 fmt: tools ## Format the code
 	$(CARGO) fmt --all
+
+bench: tools bench-cala ## Measure everything against its references (about an hour), and write docs/BENCHMARKS.md
+	$(CARGO) build --release --package pix-bench --package pix-gateway
+	target/release/pix-bench --document docs/BENCHMARKS.md
+
+bench-quick: tools ## The two-minute form of it
+	$(CARGO) build --release --package pix-bench
+	target/release/pix-bench --quick
+
+bench-cala:
+	-CARGO_TARGET_DIR=target/bench/cala timeout 600 $(CARGO) build --release --locked --manifest-path crates/bench/cala/Cargo.toml

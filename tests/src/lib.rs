@@ -41,6 +41,70 @@ pub fn free_port() -> anyhow::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
+/// Which store a gateway has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Database {
+    /// A file in the gateway's folder.
+    Sqlite,
+    /// A database of its own on the server of this test binary.
+    Postgres,
+}
+
+impl Database {
+    /// The settings of a new one, for a gateway in `folder`.
+    fn settings(self, folder: &Path) -> anyhow::Result<Vec<(String, String)>> {
+        match self {
+            Self::Sqlite => {
+                Ok(vec![("DATABASE_URL".to_owned(), format!("sqlite://{}", folder.join("pix.db").display()))])
+            }
+            Self::Postgres => {
+                let mut settings = secrets()?;
+                settings.push(("DATABASE_URL".to_owned(), fresh_postgres()?));
+                Ok(settings)
+            }
+        }
+    }
+}
+
+/// The URL of a new and empty database, on a server that ends with this process.
+pub fn fresh_postgres() -> anyhow::Result<String> {
+    let (server, name) = (pix_pg_server::shared()?, pix_pg_server::fresh_name());
+    server.create_database(&name)?;
+    Ok(server.url(&name))
+}
+
+/// The secrets that nodes of one database share, made by the program.
+fn secrets() -> anyhow::Result<Vec<(String, String)>> {
+    let output = Command::new(program()).arg("secrets").output()?;
+    let lines = String::from_utf8(output.stdout)?;
+    let pairs = lines.lines().filter_map(|line| line.split_once('='));
+    Ok(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+}
+
+/// Makes two tests of each async function that takes a [`Database`]: one with either store.
+#[macro_export]
+macro_rules! on_either_store {
+    ($($name:ident),+ $(,)?) => {
+        mod sqlite {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    super::$name($crate::Database::Sqlite).await;
+                }
+            )+
+        }
+
+        mod postgres {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    super::$name($crate::Database::Postgres).await;
+                }
+            )+
+        }
+    };
+}
+
 /// A gateway with a folder and ports of its own, which can be stopped, killed and started again.
 pub struct Gateway {
     folder: tempfile::TempDir,
@@ -54,23 +118,37 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Starts a gateway with the simulated provider, and settings of the test's own.
-    pub fn start(settings: &[(&str, &str)]) -> anyhow::Result<Self> {
+    /// Starts a gateway with `database`, the simulated provider, and settings of the test's own.
+    pub fn start(database: Database, settings: &[(&str, &str)]) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
-        let (listen, simulator) = (free_port()?, free_port()?);
-        let mut own = vec![
-            ("DATABASE_URL".to_owned(), format!("sqlite://{}", folder.path().join("pix.db").display())),
-            ("PIX_LISTEN".to_owned(), format!("127.0.0.1:{listen}")),
-            ("PIX_SIMULATOR_LISTEN".to_owned(), format!("127.0.0.1:{simulator}")),
-            ("PIX_RATE_API_PER_MINUTE".to_owned(), "10000000".to_owned()),
-            ("PIX_RATE_API_BURST".to_owned(), "100000".to_owned()),
-            ("PIX_RATE_TOKEN_PER_MINUTE".to_owned(), "10000".to_owned()),
-            ("PIX_RECONCILER_INTERVAL_MS".to_owned(), "50".to_owned()),
+        let mut own = database.settings(folder.path())?;
+        let given = [
+            ("PIX_RATE_API_PER_MINUTE", "10000000"),
+            ("PIX_RATE_API_BURST", "100000"),
+            ("PIX_RATE_TOKEN_PER_MINUTE", "10000"),
+            ("PIX_RECONCILER_INTERVAL_MS", "50"),
         ];
-        own.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        let given = given.iter().chain(settings);
+        own.extend(given.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        Self::serve(folder, own)
+    }
+
+    /// Starts another node on the same database. Clients may call either with the same token.
+    pub fn another_node(&self) -> anyhow::Result<Self> {
+        let mut settings = self.settings.clone();
+        settings.push(("PIX_PUBLIC_URL".to_owned(), self.url.clone()));
+        let mut node = Self::serve(tempfile::tempdir()?, settings)?;
+        node.simulator.clone_from(&self.simulator);
+        Ok(node)
+    }
+
+    fn serve(folder: tempfile::TempDir, mut settings: Vec<(String, String)>) -> anyhow::Result<Self> {
+        let (listen, simulator) = (free_port()?, free_port()?);
+        settings.push(("PIX_LISTEN".to_owned(), format!("127.0.0.1:{listen}")));
+        settings.push(("PIX_SIMULATOR_LISTEN".to_owned(), format!("127.0.0.1:{simulator}")));
         let mut gateway = Self {
             folder,
-            settings: own,
+            settings,
             url: format!("http://127.0.0.1:{listen}"),
             simulator: format!("http://127.0.0.1:{simulator}"),
             child: None,
@@ -150,6 +228,17 @@ impl Gateway {
     /// The folder with its database.
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// The last segment of the provider's callback path, wherever this gateway has it from.
+    pub fn callback_secret(&self) -> anyhow::Result<String> {
+        let set = self.settings.iter().find(|(name, _)| name == "PIX_PROVIDER_CALLBACK_SECRET");
+        if let Some((_, secret)) = set {
+            return Ok(secret.clone());
+        }
+        let keys = std::fs::read_to_string(self.folder().join("pix.db.keys"))?;
+        let secret = keys.lines().find_map(|line| line.strip_prefix("callback_secret = "));
+        Ok(secret.context("no callback_secret in the key file")?.trim_matches('"').to_owned())
     }
 
     /// Makes an integrator with a key.

@@ -20,7 +20,8 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         "pix-gateway",
         &["pix-domain", "pix-persistence", "pix-settlement", "pix-simulator", "pix-credentials", "pix-http"],
     ),
-    ("pix-tests", &[]),
+    ("pix-bench", &["pix-domain", "pix-persistence", "pix-pg-server"]),
+    ("pix-tests", &["pix-pg-server"]),
 ];
 
 /// What the domain may use of others: nothing that reads a clock, a file, a socket or a wire format.

@@ -6,8 +6,15 @@
     reason = "a test fails by a panic, in its helpers too"
 )]
 
-use pix_tests::{Client, Gateway};
+use pix_tests::{Client, Database, Gateway, on_either_store};
 use serde_json::{Value, json};
+
+on_either_store!(
+    no_bad_amount_is_taken_or_changes_anything,
+    no_bad_text_or_body_is_taken_or_changes_anything,
+    a_withdrawal_above_the_balance_changes_not_a_centavo_and_burns_nothing,
+    secrets_and_personal_data_never_reach_the_log,
+);
 
 /// Texts that stand where an amount belongs, and whether they are JSON at all.
 fn bad_amounts() -> Vec<(String, bool)> {
@@ -63,9 +70,8 @@ fn rows(gateway: &Gateway) -> Value {
     audit["wallets"].take()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_bad_amount_is_taken_or_changes_anything() {
-    let gateway = Gateway::start(&[]).unwrap();
+async fn no_bad_amount_is_taken_or_changes_anything(database: Database) {
+    let gateway = Gateway::start(database, &[]).unwrap();
     let integrator = gateway.integrator("amounts").unwrap();
     let client = Client::new(&gateway, &integrator).await.unwrap();
     client.fund(&gateway, "1000").await.unwrap();
@@ -86,9 +92,8 @@ async fn no_bad_amount_is_taken_or_changes_anything() {
     assert_eq!(rows(&gateway), before);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_bad_text_or_body_is_taken_or_changes_anything() {
-    let gateway = Gateway::start(&[]).unwrap();
+async fn no_bad_text_or_body_is_taken_or_changes_anything(database: Database) {
+    let gateway = Gateway::start(database, &[]).unwrap();
     let integrator = gateway.integrator("texts").unwrap();
     let client = Client::new(&gateway, &integrator).await.unwrap();
     client.fund(&gateway, "1000").await.unwrap();
@@ -160,9 +165,8 @@ async fn no_bad_text_or_body_is_taken_or_changes_anything() {
     assert_eq!(rows(&gateway), before);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_withdrawal_above_the_balance_changes_not_a_centavo_and_burns_nothing() {
-    let gateway = Gateway::start(&[]).unwrap();
+async fn a_withdrawal_above_the_balance_changes_not_a_centavo_and_burns_nothing(database: Database) {
+    let gateway = Gateway::start(database, &[]).unwrap();
     let integrator = gateway.integrator("poor").unwrap();
     gateway
         .cli_json(&["fees", "set", "--integrator", &integrator.uuid, "--cash-out", "fixed=1", "--json"])
@@ -188,9 +192,8 @@ async fn a_withdrawal_above_the_balance_changes_not_a_centavo_and_burns_nothing(
     assert_eq!(client.balance().await.unwrap(), "0.00");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn secrets_and_personal_data_never_reach_the_log() {
-    let gateway = Gateway::start(&[("PIX_LOG", "trace")]).unwrap();
+async fn secrets_and_personal_data_never_reach_the_log(database: Database) {
+    let gateway = Gateway::start(database, &[("PIX_LOG", "trace")]).unwrap();
     let integrator = gateway.integrator("quiet").unwrap();
     let client = Client::new(&gateway, &integrator).await.unwrap();
     let debtor =
@@ -207,6 +210,7 @@ async fn secrets_and_personal_data_never_reach_the_log() {
     client.get("/api/v1/charges?external_id=canaria-query").await.unwrap();
     let log = gateway.log();
     assert!(log.contains("/api/v1/charges"), "requests are logged:\n{log}");
+    assert!(!log.contains("with parameters"), "the statements of a database hold all of it, as bytes");
     let secrets = [integrator.secret.as_str(), client.token(), "simulator-secret"];
     let canaries = ["Canaria", "canaria", "39053344705", "390.533.447-05"];
     for secret in secrets.into_iter().chain(canaries) {

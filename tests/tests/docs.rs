@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use pix_tests::{Gateway, Integrator, repository};
+use pix_tests::{Database, Gateway, Integrator, repository};
 use serde_json::Value;
 
 /// How the addresses are written in the documents.
@@ -212,12 +212,12 @@ fn the_first_charge_of_the_readme_works_when_pasted() -> anyhow::Result<()> {
     let readme = read("README.md")?;
     let (_, section) = readme.split_once("## First charge").context("no first charge in the README")?;
     let section = section.split_once("\n## ").map_or(section, |(section, _)| section);
-    run_examples("README.md", section, &Gateway::start(&[])?)
+    run_examples("README.md", section, &Gateway::start(Database::Sqlite, &[])?)
 }
 
 #[test]
 fn every_example_of_the_api_works_and_answers_as_documented() -> anyhow::Result<()> {
-    let gateway = Gateway::start(&[])?;
+    let gateway = Gateway::start(Database::Sqlite, &[])?;
     // A callback may be quicker than the answer that it is about: what is documented as accepted would be completed.
     bash(&format!("curl -sS {}/sim/settings -d '{{\"callbacks\": false}}'", gateway.simulator), None)?;
     run_examples("docs/API.md", &read("docs/API.md")?, &gateway)?;
@@ -228,7 +228,7 @@ fn every_example_of_the_api_works_and_answers_as_documented() -> anyhow::Result<
 
 #[test]
 fn the_calls_that_serve_demo_prints_work_when_pasted() -> anyhow::Result<()> {
-    let mut gateway = Gateway::start(&[("PIX_LOG", "error")])?;
+    let mut gateway = Gateway::start(Database::Sqlite, &[("PIX_LOG", "error")])?;
     gateway.terminate()?;
     gateway.run(&["serve", "--demo"])?;
     let until = Instant::now() + CALLBACK_WITHIN;

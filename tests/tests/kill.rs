@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use pix_tests::{Answer, Client, Gateway, Integrator, free_port, pay, text};
+use pix_tests::{Answer, Client, Database, Gateway, Integrator, free_port, on_either_store, pay, text};
 use serde_json::{Value, json};
 
-/// How many times the gateway is killed, in each of the two tests.
+/// How many times a node is killed, in each test.
 const KILLS: u32 = 20;
 /// How many clients call it meanwhile.
 const CLIENTS: u64 = 8;
@@ -29,62 +29,97 @@ const QUIET_WITHIN: Duration = Duration::from_mins(3);
 /// What clients were told with a 2xx: path of the record → its uuid.
 type Told = Arc<Mutex<BTreeMap<String, String>>>;
 
+/// Who loads the machine: one test at a time.
+static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 const SETTINGS: &[(&str, &str)] =
     &[("PIX_PROVIDER_TIMEOUT_MS", "1000"), ("PIX_PROVIDER_NOT_FOUND_PROOF_S", "7"), ("PIX_LOG", "warn")];
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_together_with_the_provider_nothing_is_lost_or_sent_twice() {
-    let gateway = Gateway::start(SETTINGS).unwrap();
-    killed_under_load(gateway, None).await;
+on_either_store!(
+    killed_together_with_the_provider_nothing_is_lost_or_sent_twice,
+    killed_while_the_provider_lives_on_nothing_is_lost_or_sent_twice,
+    told_to_stop_it_finishes_what_runs_and_exits_well,
+);
+
+async fn killed_together_with_the_provider_nothing_is_lost_or_sent_twice(database: Database) {
+    let turn = TURN.lock().await;
+    let gateway = Gateway::start(database, SETTINGS).unwrap();
+    killed_under_load(vec![gateway], None).await;
+    drop(turn);
+}
+
+async fn killed_while_the_provider_lives_on_nothing_is_lost_or_sent_twice(database: Database) {
+    let turn = TURN.lock().await;
+    let provider = Provider::start();
+    let gateway = provider.gateway(database);
+    killed_under_load(vec![gateway], Some(&provider.log)).await;
+    drop(turn);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_while_the_provider_lives_on_nothing_is_lost_or_sent_twice() {
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("provider.jsonl").display().to_string();
-    let port = free_port().unwrap();
-    let provider = Provider::start(port, &log);
-    let url = format!("http://127.0.0.1:{port}");
-    let mut settings = SETTINGS.to_vec();
-    settings.extend([("PIX_PROVIDER_URL", url.as_str()), ("PIX_PROVIDER_CLIENT_SECRET", "simulator-secret")]);
-    let mut gateway = Gateway::start(&settings).unwrap();
-    gateway.simulator.clone_from(&url);
-    killed_under_load(gateway, Some(&log)).await;
-    drop(provider);
+async fn of_two_nodes_on_one_database_either_is_killed_and_nothing_is_lost_or_sent_twice() {
+    let turn = TURN.lock().await;
+    let provider = Provider::start();
+    let one = provider.gateway(Database::Postgres);
+    let other = one.another_node().unwrap();
+    killed_under_load(vec![one, other], Some(&provider.log)).await;
+    drop(turn);
 }
 
 /// A simulated provider in a process of its own.
-struct Provider(Child);
+struct Provider {
+    child: Child,
+    url: String,
+    log: String,
+    _folder: tempfile::TempDir,
+}
 
 impl Provider {
-    fn start(port: u16, log: &str) -> Self {
+    fn start() -> Self {
+        let (folder, port) = (tempfile::tempdir().unwrap(), free_port().unwrap());
+        let log = folder.path().join("provider.jsonl").display().to_string();
         let mut command = std::process::Command::new(pix_tests::program());
-        command.args(["simulator", "--listen", &format!("127.0.0.1:{port}"), "--log", log]);
+        command.args(["simulator", "--listen", &format!("127.0.0.1:{port}"), "--log", &log]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line)
             .unwrap();
         assert!(line.contains("simulated provider on"), "{line}");
-        Self(child)
+        Self { child, url: format!("http://127.0.0.1:{port}"), log, _folder: folder }
+    }
+
+    /// A gateway whose provider this is.
+    fn gateway(&self, database: Database) -> Gateway {
+        let mut settings = SETTINGS.to_vec();
+        settings.extend([
+            ("PIX_PROVIDER_URL", self.url.as_str()),
+            ("PIX_PROVIDER_CLIENT_SECRET", "simulator-secret"),
+        ]);
+        let mut gateway = Gateway::start(database, &settings).unwrap();
+        gateway.simulator.clone_from(&self.url);
+        gateway
     }
 }
 
 impl Drop for Provider {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
-async fn killed_under_load(mut gateway: Gateway, log: Option<&str>) {
+/// Clients call all nodes in turn, while one after the other is killed and started again.
+async fn killed_under_load(mut nodes: Vec<Gateway>, log: Option<&str>) {
+    let gateway = &nodes[0];
     let integrator = gateway.integrator("killed").unwrap();
     gateway
         .cli_json(&["fees", "set", "--integrator", &integrator.uuid, "--cash-out", "fixed=0.10", "--json"])
         .unwrap();
-    Client::new(&gateway, &integrator).await.unwrap().fund(&gateway, "5000.00").await.unwrap();
+    Client::new(gateway, &integrator).await.unwrap().fund(gateway, "5000.00").await.unwrap();
 
     let (told, stop) = (Told::default(), Arc::new(AtomicBool::new(false)));
-    let address = Address { url: gateway.url.clone(), simulator: gateway.simulator.clone() };
+    let urls = nodes.iter().map(|node| node.url.clone()).collect();
+    let address = Address { urls, simulator: gateway.simulator.clone() };
     let clients: Vec<_> = (0..CLIENTS)
         .map(|number| {
             tokio::spawn(load(address.clone(), integrator.clone(), number, told.clone(), stop.clone()))
@@ -93,8 +128,9 @@ async fn killed_under_load(mut gateway: Gateway, log: Option<&str>) {
     let mut random = fastrand::Rng::with_seed(SEED);
     for _ in 0..KILLS {
         tokio::time::sleep(Duration::from_millis(random.u64(200..1200))).await;
-        gateway.kill().unwrap();
-        gateway.run(&["serve"]).unwrap();
+        let killed = random.usize(..nodes.len());
+        nodes[killed].kill().unwrap();
+        nodes[killed].run(&["serve"]).unwrap();
     }
     stop.store(true, Ordering::Relaxed);
     let mut paid = Vec::new();
@@ -102,14 +138,15 @@ async fn killed_under_load(mut gateway: Gateway, log: Option<&str>) {
         paid.extend(client.await.unwrap());
     }
 
-    let client = Client::new(&gateway, &integrator).await.unwrap();
+    let gateway = &nodes[0];
+    let client = Client::new(gateway, &integrator).await.unwrap();
     for uuid in &paid {
         let (status, body) =
             client.post("/api/v1/transactions/consult", json!({"uuid": uuid})).await.unwrap();
         assert_eq!(status, 200, "{body}");
         assert_eq!(body["transaction"]["status"], "paid", "{body}");
     }
-    let audit = quiet(&gateway, log).await;
+    let audit = quiet(gateway, log).await;
     let told = told.lock().unwrap().clone();
     for (path, uuid) in &told {
         let (status, body) = client.get(path).await.unwrap();
@@ -143,7 +180,7 @@ async fn quiet(gateway: &Gateway, log: Option<&str>) -> Value {
 
 #[derive(Clone)]
 struct Address {
-    url: String,
+    urls: Vec<String>,
     simulator: String,
 }
 
@@ -156,8 +193,13 @@ async fn load(
     told: Told,
     stop: Arc<AtomicBool>,
 ) -> Vec<String> {
-    let mut caller =
-        Caller { address, integrator, http: pix_tests::http_client().unwrap(), token: String::new() };
+    let mut caller = Caller {
+        address,
+        integrator,
+        http: pix_tests::http_client().unwrap(),
+        token: String::new(),
+        calls: 0,
+    };
     let mut random = fastrand::Rng::with_seed(SEED ^ number);
     let mut paid = Vec::new();
     let mut round = 0;
@@ -212,6 +254,7 @@ struct Caller {
     integrator: Integrator,
     http: reqwest::Client,
     token: String,
+    calls: usize,
 }
 
 impl Caller {
@@ -237,8 +280,14 @@ impl Caller {
         }
     }
 
-    async fn once(&self, path: &str, body: Option<&Value>) -> Option<Answer> {
-        let url = format!("{}{path}", self.address.url);
+    /// The next node's address.
+    fn node(&mut self) -> &str {
+        self.calls += 1;
+        &self.address.urls[self.calls % self.address.urls.len()]
+    }
+
+    async fn once(&mut self, path: &str, body: Option<&Value>) -> Option<Answer> {
+        let url = format!("{}{path}", self.node());
         let request = match body {
             Some(body) => self.http.post(url).json(body),
             None => self.http.get(url),
@@ -251,7 +300,8 @@ impl Caller {
     /// Signs in as soon as the gateway answers.
     async fn sign_in(&mut self) {
         loop {
-            let request = self.http.post(format!("{}/v2/oauth/token", self.address.url));
+            let url = format!("{}/v2/oauth/token", self.node());
+            let request = self.http.post(url);
             let request = request.basic_auth(&self.integrator.public_id, Some(&self.integrator.secret));
             if let Ok(answer) = request.send().await
                 && let Ok(body) = answer.json::<Value>().await
@@ -271,9 +321,8 @@ impl Caller {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn told_to_stop_it_finishes_what_runs_and_exits_well() {
-    let mut gateway = Gateway::start(&[]).unwrap();
+async fn told_to_stop_it_finishes_what_runs_and_exits_well(database: Database) {
+    let mut gateway = Gateway::start(database, &[]).unwrap();
     let integrator = gateway.integrator("stopped").unwrap();
     let client = Client::new(&gateway, &integrator).await.unwrap();
     let charge = client.fund(&gateway, "10").await.unwrap();

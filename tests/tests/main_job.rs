@@ -1,7 +1,27 @@
 //! The main job over the running program, as an integrator and an operator do it.
 
-use pix_tests::{Client, Gateway, http_client, pay, text};
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by a panic, in its helpers too"
+)]
+
+use std::time::{Duration, Instant};
+
+use pix_tests::{
+    Client, Database, Gateway, free_port, fresh_postgres, http_client, on_either_store, pay, text,
+};
 use serde_json::{Value, json};
+
+/// How long something that is due within seconds may take on a machine that is busy.
+const SOON: Duration = Duration::from_mins(1);
+
+on_either_store!(
+    keys_and_fees_are_run_from_the_command_line_while_it_serves,
+    what_a_command_changes_holds_on_a_running_node_soon,
+    a_callback_is_a_hint_and_its_path_can_not_be_guessed,
+    with_the_provider_down_a_charge_is_refused_and_nothing_is_promised,
+);
 
 #[test]
 fn the_demo_walks_through_the_main_job_and_ends_well() {
@@ -13,9 +33,8 @@ fn the_demo_walks_through_the_main_job_and_ends_well() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_and_fees_are_run_from_the_command_line_while_it_serves() {
-    let gateway = Gateway::start(&[]).unwrap();
+async fn keys_and_fees_are_run_from_the_command_line_while_it_serves(database: Database) {
+    let gateway = Gateway::start(database, &[("PIX_CACHE_TTL_MS", "0")]).unwrap();
     let one = gateway.integrator("Loja Um").unwrap();
     let listed = gateway.cli_json(&["integrator", "list", "--json"]).unwrap();
     assert_eq!(listed[0]["name"], "Loja Um");
@@ -43,6 +62,30 @@ async fn keys_and_fees_are_run_from_the_command_line_while_it_serves() {
     assert_eq!(gateway.audit().unwrap()["clean"], true);
 }
 
+async fn what_a_command_changes_holds_on_a_running_node_soon(database: Database) {
+    let gateway = Gateway::start(database, &[("PIX_CACHE_TTL_MS", "1000")]).unwrap();
+    let one = gateway.integrator("Loja Um").unwrap();
+    let client = Client::new(&gateway, &one).await.unwrap();
+    client.fund(&gateway, "100").await.unwrap();
+    assert_eq!(client.post("/api/v1/withdrawals", withdrawal("1")).await.unwrap().0, 201);
+    let until = Instant::now() + SOON;
+
+    let set = ["fees", "set", "--integrator", &one.uuid, "--cash-out", "fixed=0.01", "--json"];
+    gateway.cli_json(&set).unwrap();
+    while client.post("/api/v1/withdrawals", withdrawal("0.01")).await.unwrap().1["fee"] != json!(0.01) {
+        assert!(Instant::now() < until, "the new fee is not in force");
+    }
+    gateway.cli_json(&["integrator", "suspend", &one.uuid, "--json"]).unwrap();
+    while client.post("/api/v1/withdrawals", withdrawal("0.01")).await.unwrap().0 != 403 {
+        assert!(Instant::now() < until, "a suspended integrator sends money");
+    }
+    gateway.cli_json(&["key", "revoke", &one.public_id, "--json"]).unwrap();
+    while client.get("/api/v1/charges").await.unwrap().0 != 401 {
+        assert!(Instant::now() < until, "a revoked key's tokens live on");
+    }
+    assert_eq!(gateway.audit().unwrap()["clean"], true);
+}
+
 fn withdrawal(reais: &str) -> Value {
     json!({
         "amount": reais,
@@ -52,7 +95,7 @@ fn withdrawal(reais: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_command_says_what_to_do_and_a_second_server_is_refused() {
-    let gateway = Gateway::start(&[]).unwrap();
+    let gateway = Gateway::start(Database::Sqlite, &[]).unwrap();
     for (arguments, says) in [
         (
             &["key", "create", "--integrator", "00000000-0000-0000-0000-000000000000"][..],
@@ -79,24 +122,21 @@ async fn a_wrong_command_says_what_to_do_and_a_second_server_is_refused() {
     assert!(!gateway.folder().join("typo.db").exists(), "nothing is made of a mistyped path");
     let output = gateway.command(&["serve"]).env("DATABASE_URL", "mysql://root:hunter2@db").output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(errors.contains("sqlite://PATH") && !errors.contains("hunter2"), "{errors}");
+    assert!(errors.contains("postgres://USER") && !errors.contains("hunter2"), "{errors}");
     let help = String::from_utf8(gateway.cli(&["--help"]).unwrap().stdout).unwrap();
     for name in ["PIX_LISTEN", "DATABASE_URL", "PIX_TOKEN_KEYS", "PIX_TRUSTED_PROXIES"] {
         assert!(help.contains(name), "{help}");
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_callback_is_a_hint_and_its_path_can_not_be_guessed() {
-    let gateway = Gateway::start(&[]).unwrap();
+async fn a_callback_is_a_hint_and_its_path_can_not_be_guessed(database: Database) {
+    let gateway = Gateway::start(database, &[]).unwrap();
     let integrator = gateway.integrator("called back").unwrap();
     let client = Client::new(&gateway, &integrator).await.unwrap();
     let body =
         json!({"amount": 7, "external_id": "hint", "payer": {"name": "Ana", "document": "52998224725"}});
     let charge = client.post("/api/v1/charges", body).await.unwrap().1;
-    let keys = std::fs::read_to_string(gateway.folder().join("pix.db.keys")).unwrap();
-    let secret =
-        keys.lines().find_map(|line| line.strip_prefix("callback_secret = ")).unwrap().trim_matches('"');
+    let secret = gateway.callback_secret().unwrap();
     let uuid = text(&charge, "/uuid").unwrap();
     let forged = json!({"requestBody": {
         "transactionType": "RECEIVEPIX", "transactionId": charge["pix_id"], "external_id": uuid, "amount": 7, "status": "PAID",
@@ -120,9 +160,8 @@ async fn a_callback_is_a_hint_and_its_path_can_not_be_guessed() {
     assert_eq!(gateway.audit().unwrap()["clean"], true);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_the_provider_down_a_charge_is_refused_and_nothing_is_promised() {
-    let gateway = Gateway::start(&[]).unwrap();
+async fn with_the_provider_down_a_charge_is_refused_and_nothing_is_promised(database: Database) {
+    let gateway = Gateway::start(database, &[]).unwrap();
     let integrator = gateway.integrator("alone").unwrap();
     let client = Client::new(&gateway, &integrator).await.unwrap();
     client.fund(&gateway, "50").await.unwrap();
@@ -142,5 +181,97 @@ async fn with_the_provider_down_a_charge_is_refused_and_nothing_is_promised() {
 
     assert_eq!(set(false).await.unwrap().status(), 200);
     assert_eq!(client.post("/api/v1/charges", body).await.unwrap().0, 201, "a refused request burns nothing");
+    assert_eq!(gateway.audit().unwrap()["clean"], true);
+}
+
+#[test]
+fn a_start_on_postgresql_that_can_not_go_well_is_refused_with_one_sentence() {
+    let gateway = Gateway::start(Database::Postgres, &[]).unwrap();
+    let (nowhere, empty) = (free_port().unwrap(), fresh_postgres().unwrap());
+    let (name, forgetful) = (pix_pg_server::fresh_name(), fresh_postgres().unwrap());
+    let server = pix_pg_server::shared().unwrap();
+    let forgets = forgetful.rsplit('/').next().unwrap();
+    server.psql(forgets, &format!("ALTER DATABASE {forgets} SET synchronous_commit = off")).unwrap();
+    let refused = |arguments: &[&str], settings: &[(&str, &str)]| {
+        let mut command = gateway.command(arguments);
+        let output = command.env("PIX_LOG", "warn").envs(settings.iter().copied()).output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && errors.starts_with("pix-gateway: "), "{errors}");
+        assert!(errors.lines().count() == 1 && !errors.contains("hunter2"), "{errors}");
+        errors
+    };
+    for (url, says) in [
+        (format!("postgres://pix:hunter2@127.0.0.1:{nowhere}/pix"), "nothing listens at 127.0.0.1"),
+        ("postgres://pix:hunter2@127.0.0.1".to_owned(), "names no database"),
+        (
+            "postgres://pix:hunter2@127.0.0.1/pix?sslmode=require".to_owned(),
+            "sslmode=require is not supported",
+        ),
+        (server.url(&name), "there is no database"),
+        (forgetful.clone(), "set synchronous_commit = on"),
+    ] {
+        for arguments in [&["serve"][..], &["migrate"], &["audit"]] {
+            let errors = refused(arguments, &[("DATABASE_URL", &url)]);
+            assert!(errors.contains(says), "{arguments:?}: {errors}");
+        }
+    }
+    let alone = refused(&["serve"], &[("PIX_TOKEN_KEYS", "")]);
+    assert!(alone.contains("PIX_TOKEN_KEYS") && alone.contains("`pix-gateway secrets`"), "{alone}");
+
+    let on_empty = [("DATABASE_URL", empty.as_str()), ("PIX_MIGRATE_ON_START", "false")];
+    assert!(refused(&["serve"], &on_empty).contains("run `pix-gateway migrate`"));
+    for arguments in [&["audit"][..], &["integrator", "list"], &["key", "revoke", "nobody"]] {
+        let errors = refused(arguments, &[("DATABASE_URL", &empty)]);
+        assert!(errors.contains("run `pix-gateway migrate`"), "nothing is made of a mistyped name: {errors}");
+    }
+    for applied in [1, 0] {
+        let output = gateway.command(&["migrate", "--json"]).envs(on_empty).output().unwrap();
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(answer["applied"].as_array().unwrap().is_empty(), applied == 0, "{answer}");
+    }
+    assert!(gateway.command(&["audit"]).envs(on_empty).status().unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_postgresql_is_away_calls_are_answered_503_and_afterwards_as_before() {
+    let server = pix_pg_server::PgServer::start(pix_pg_server::Options::default()).unwrap();
+    server.create_database("pix").unwrap();
+    let settings = [("DATABASE_URL", server.url("pix")), ("PIX_CACHE_TTL_MS", "0".to_owned())];
+    let gateway =
+        Gateway::start(Database::Postgres, &settings.each_ref().map(|(name, value)| (*name, value.as_str())))
+            .unwrap();
+    let integrator = gateway.integrator("waiting").unwrap();
+    let client = Client::new(&gateway, &integrator).await.unwrap();
+    client.fund(&gateway, "10").await.unwrap();
+    let charge = json!({"amount": 7, "payer": {"name": "Ana", "document": "52998224725"}});
+    let http = http_client().unwrap();
+    let url = |path: &str| format!("{}{path}", gateway.url);
+    let calls = || {
+        [
+            http.get(url("/api/v1/charges")),
+            http.post(url("/api/v1/charges")).json(&charge),
+            http.post(url("/v2/pix/qrcode")).json(&charge),
+            http.post(url("/v2/balance")).json(&json!({})),
+        ]
+        .map(|request| request.bearer_auth(client.token()).send())
+    };
+
+    server.kill9().unwrap();
+    for call in calls() {
+        let answer = call.await.unwrap();
+        let (path, status) = (answer.url().path().to_owned(), answer.status());
+        let retry_after = answer.headers().get("retry-after").cloned();
+        let body: Value = answer.json().await.unwrap();
+        assert_eq!((status.as_u16(), &body["code"]), (503, &json!("overloaded")), "{path}: {body}");
+        assert!(retry_after.is_some(), "{path}");
+    }
+    assert_eq!(http.get(url("/health/ready")).send().await.unwrap().status(), 503);
+
+    server.start_again().unwrap();
+    let until = Instant::now() + SOON;
+    while http.get(url("/health/ready")).send().await.unwrap().status() != 200 {
+        assert!(Instant::now() < until, "the database is not found again");
+    }
+    assert_eq!(client.balance().await.unwrap(), "10.00");
     assert_eq!(gateway.audit().unwrap()["clean"], true);
 }

@@ -32,6 +32,12 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Print fresh values for `PIX_TOKEN_KEYS` and `PIX_PROVIDER_CALLBACK_SECRET`, as lines of an environment file.
+    Secrets {
+        /// Answer in JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Make, list and suspend integrators.
     #[command(subcommand)]
     Integrator(Integrator),

@@ -6,6 +6,7 @@ pub mod fees;
 pub mod integrator;
 pub mod key;
 pub mod migrate;
+pub mod secrets;
 pub mod serve;
 pub mod simulator;
 pub mod work;

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use pix_persistence::postgres::{Grouping, PgOptions};
 use secrecy::SecretString;
 use thiserror::Error;
 
@@ -47,7 +48,52 @@ pub const SETTINGS: &[Setting] = &[
     open(
         "DATABASE_URL",
         Some("sqlite://data/pix-gateway.db"),
-        "The store: sqlite://PATH. The folder is made for the default path only.",
+        "The store: sqlite://PATH, or postgres://USER:PASSWORD@HOST:5432/DATABASE. The folder is made for the default path only.",
+    ),
+    open(
+        "PIX_MIGRATE_ON_START",
+        Some("true"),
+        "Whether a start brings the schema up to date, true or false; with false it is refused until `pix-gateway migrate` has.",
+    ),
+    open("PIX_DB_MONEY_CONNECTIONS", Some("8"), "PostgreSQL: connections that write, 1 to 64."),
+    open("PIX_DB_READ_CONNECTIONS", Some("8"), "PostgreSQL: connections that read, 1 to 256."),
+    open("PIX_DB_WORKER_CONNECTIONS", Some("2"), "PostgreSQL: connections of the workers, 1 to 32."),
+    open(
+        "PIX_DB_CONNECT_TIMEOUT_MS",
+        Some("3000"),
+        "PostgreSQL: longest wait for a connection to be made, 100 to 60000.",
+    ),
+    open(
+        "PIX_DB_ACQUIRE_TIMEOUT_MS",
+        Some("1000"),
+        "PostgreSQL: longest wait for a free connection, 10 to 60000.",
+    ),
+    open(
+        "PIX_DB_STATEMENT_TIMEOUT_MS",
+        Some("5000"),
+        "PostgreSQL: longest run of one statement, 100 to 60000.",
+    ),
+    open(
+        "PIX_DB_RESOLVE_TIMEOUT_MS",
+        Some("5000"),
+        "PostgreSQL: how long the outcome of a commit is looked for whose connection broke, 100 to 60000.",
+    ),
+    open(
+        "PIX_DB_GROUP",
+        Some("true"),
+        "PostgreSQL: whether writes that come at the same time are sent together, true or false.",
+    ),
+    open("PIX_DB_GROUP_MAX", Some("256"), "PostgreSQL: at most so many writes in one group, 1 to 256."),
+    open("PIX_DB_GROUPS_IN_FLIGHT", Some("2"), "PostgreSQL: at most so many groups at once, 1 to 16."),
+    open(
+        "PIX_DB_GATHER_WAIT_US",
+        Some("200"),
+        "PostgreSQL: how long a further group waits for company, 0 to 1000 microseconds.",
+    ),
+    open(
+        "PIX_CACHE_TTL_MS",
+        Some("5000"),
+        "How long keys, integrators and fees are remembered, 0 (not at all) to 5000: what another process changes holds here after that at the latest.",
     ),
     open(
         "PIX_PUBLIC_URL",
@@ -76,11 +122,11 @@ pub const SETTINGS: &[Setting] = &[
     ),
     secret(
         "PIX_PROVIDER_CALLBACK_SECRET",
-        "Last segment of the provider's callback path, 32 to 128 letters and digits; made on first start.",
+        "Last segment of the provider's callback path, 32 to 128 letters and digits; made on first start, required with PostgreSQL.",
     ),
     secret(
         "PIX_TOKEN_KEYS",
-        "Keys of the access tokens, k4.local.… separated by commas, the first one signs; made on first start.",
+        "Keys of the access tokens, k4.local.… separated by commas, the first one signs; made on first start, required with PostgreSQL.",
     ),
     open("PIX_TOKEN_TTL_S", Some("3600"), "How long an access token lives, 60 to 86400 seconds."),
     open("PIX_HASH_PERMITS", Some("2"), "How many secrets are hashed at once, 1 to 64."),
@@ -117,21 +163,40 @@ const SIMULATED_NOT_FOUND_PROOF: Duration = Duration::from_mins(5);
 #[error("{0}")]
 pub struct ConfigError(String);
 
+/// What files are called that would be beside the database, when there is no file to be beside.
+const NAME_WITHOUT_FILE: &str = "pix-gateway";
+
 /// Which store.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SqliteUrl {
-    /// The database file.
-    pub path: PathBuf,
-    /// Whether this is the default path, whose folder may be made.
-    pub is_default: bool,
+#[derive(Debug, Clone)]
+pub enum Database {
+    /// A file on this machine, of one serving node.
+    Sqlite {
+        /// The database file.
+        path: PathBuf,
+        /// Whether this is the default path, whose folder may be made.
+        is_default: bool,
+    },
+    /// A database server, shared by any number of nodes.
+    Postgres {
+        /// Where, and as whom. May hold a password.
+        url: SecretString,
+    },
 }
 
-impl SqliteUrl {
-    /// The file beside the database with another ending.
+impl Database {
+    /// The file beside the database with another ending; in the working directory when the database is no file.
     pub fn beside(&self, ending: &str) -> PathBuf {
-        let mut name = self.path.clone().into_os_string();
+        let mut name = match self {
+            Self::Sqlite { path, .. } => path.clone().into_os_string(),
+            Self::Postgres { .. } => NAME_WITHOUT_FILE.into(),
+        };
         name.push(ending);
         PathBuf::from(name)
+    }
+
+    /// Whether several nodes may serve it.
+    pub const fn is_shared(&self) -> bool {
+        matches!(self, Self::Postgres { .. })
     }
 }
 
@@ -152,7 +217,13 @@ pub struct Config {
     /// `PIX_LISTEN`
     pub listen: SocketAddr,
     /// `DATABASE_URL`
-    pub database: SqliteUrl,
+    pub database: Database,
+    /// `PIX_MIGRATE_ON_START`
+    pub migrate_on_start: bool,
+    /// `PIX_DB_…`: how PostgreSQL is used.
+    pub postgres: PgOptions,
+    /// `PIX_CACHE_TTL_MS`; zero for no cache.
+    pub cache_ttl: Duration,
     /// `PIX_PUBLIC_URL`
     pub public_url: String,
     /// `PIX_PROVIDER_URL` and what goes with it; `None` for the simulated one.
@@ -281,6 +352,18 @@ impl Source {
         Ok(u32::try_from(self.number(env, 1, most.into())?).unwrap_or(most))
     }
 
+    fn size(&self, env: &'static str, most: u32) -> Result<usize, ConfigError> {
+        Ok(usize::try_from(self.number_u32(env, most)?).unwrap_or(1))
+    }
+
+    fn millis(&self, env: &'static str, least: u64, most: u64) -> Result<Duration, ConfigError> {
+        self.number(env, least, most).map(Duration::from_millis)
+    }
+
+    fn flag(&self, env: &'static str) -> Result<bool, ConfigError> {
+        self.parsed(env, "true or false")
+    }
+
     fn list(&self, env: &'static str) -> Vec<String> {
         let text = self.text(env).unwrap_or_default();
         text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect()
@@ -299,30 +382,25 @@ impl Config {
         Ok(Self {
             listen,
             database: database(source)?,
+            migrate_on_start: source.flag("PIX_MIGRATE_ON_START")?,
+            postgres: postgres(source)?,
+            cache_ttl: source.millis("PIX_CACHE_TTL_MS", 0, 5000)?,
             public_url,
             not_found_proof: not_found_proof(source, provider.as_ref())?,
             provider,
-            provider_timeout: Duration::from_millis(source.number(
-                "PIX_PROVIDER_TIMEOUT_MS",
-                100,
-                120_000,
-            )?),
+            provider_timeout: source.millis("PIX_PROVIDER_TIMEOUT_MS", 100, 120_000)?,
             callback_secret: callback_secret(source)?,
             token_keys: source.text("PIX_TOKEN_KEYS").map(SecretString::from),
             token_ttl: Duration::from_secs(source.number("PIX_TOKEN_TTL_S", 60, 86_400)?),
-            hash_permits: usize::try_from(source.number("PIX_HASH_PERMITS", 1, 64)?).unwrap_or(1),
+            hash_permits: source.size("PIX_HASH_PERMITS", 64)?,
             rate_token_per_minute: source.number_u32("PIX_RATE_TOKEN_PER_MINUTE", 100_000)?,
             rate_api_per_minute: source.number_u32("PIX_RATE_API_PER_MINUTE", 10_000_000)?,
             rate_api_burst: source.number_u32("PIX_RATE_API_BURST", 100_000)?,
             trusted_proxies: trusted_proxies(source)?,
             cors_allow_origins: source.list("PIX_CORS_ALLOW_ORIGINS"),
-            body_deadline: Duration::from_millis(source.number("PIX_BODY_DEADLINE_MS", 100, 60_000)?),
+            body_deadline: source.millis("PIX_BODY_DEADLINE_MS", 100, 60_000)?,
             shutdown_timeout: Duration::from_secs(source.number("PIX_SHUTDOWN_TIMEOUT_S", 1, 300)?),
-            reconciler_interval: Duration::from_millis(source.number(
-                "PIX_RECONCILER_INTERVAL_MS",
-                50,
-                60_000,
-            )?),
+            reconciler_interval: source.millis("PIX_RECONCILER_INTERVAL_MS", 50, 60_000)?,
             simulator_listen: source
                 .parsed("PIX_SIMULATOR_LISTEN", "an address and port such as 127.0.0.1:8081")?,
             log: source.required("PIX_LOG")?,
@@ -366,16 +444,38 @@ fn checked_url(env: &str, url: &str) -> Result<String, ConfigError> {
     }
 }
 
-fn database(source: &Source) -> Result<SqliteUrl, ConfigError> {
+fn database(source: &Source) -> Result<Database, ConfigError> {
     let url = source.required("DATABASE_URL")?;
+    if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+        return Ok(Database::Postgres { url: url.into() });
+    }
     let is_default = source.values.get("DATABASE_URL").is_none_or(String::is_empty);
     match url.strip_prefix("sqlite://").filter(|path| !path.is_empty()) {
-        Some(path) => Ok(SqliteUrl { path: PathBuf::from(path), is_default }),
+        Some(path) => Ok(Database::Sqlite { path: PathBuf::from(path), is_default }),
         // Not shown: a database URL may hold a password.
         None => Err(ConfigError(
-            "DATABASE_URL must be sqlite://PATH, such as sqlite:///var/lib/pix-gateway/pix.db; this build has no other store".into(),
+            "DATABASE_URL must be sqlite://PATH, such as sqlite:///var/lib/pix-gateway/pix.db, or postgres://USER:PASSWORD@HOST:5432/DATABASE".into(),
         )),
     }
+}
+
+fn postgres(source: &Source) -> Result<PgOptions, ConfigError> {
+    let grouping = Grouping {
+        max_group: source.size("PIX_DB_GROUP_MAX", 256)?,
+        groups_in_flight: source.size("PIX_DB_GROUPS_IN_FLIGHT", 16)?,
+        gather_wait: Duration::from_micros(source.number("PIX_DB_GATHER_WAIT_US", 0, 1000)?),
+    };
+    Ok(PgOptions {
+        migrate: false,
+        money_connections: source.size("PIX_DB_MONEY_CONNECTIONS", 64)?,
+        read_connections: source.size("PIX_DB_READ_CONNECTIONS", 256)?,
+        worker_connections: source.size("PIX_DB_WORKER_CONNECTIONS", 32)?,
+        connect_timeout: source.millis("PIX_DB_CONNECT_TIMEOUT_MS", 100, 60_000)?,
+        acquire_timeout: source.millis("PIX_DB_ACQUIRE_TIMEOUT_MS", 10, 60_000)?,
+        statement_timeout: source.millis("PIX_DB_STATEMENT_TIMEOUT_MS", 100, 60_000)?,
+        resolve_timeout: source.millis("PIX_DB_RESOLVE_TIMEOUT_MS", 100, 60_000)?,
+        grouping: source.flag("PIX_DB_GROUP")?.then_some(grouping),
+    })
 }
 
 fn provider(source: &Source) -> Result<Option<ProviderSettings>, ConfigError> {
@@ -485,14 +585,16 @@ mod tests {
         let config = load(&[]).unwrap();
         assert_eq!(config.listen.port(), 8080);
         assert_eq!(config.public_url, "http://127.0.0.1:8080");
-        assert!(config.provider.is_none() && config.database.is_default);
+        assert!(config.provider.is_none());
+        assert!(matches!(config.database, Database::Sqlite { is_default: true, .. }));
+        assert_eq!(config.postgres, PgOptions::default());
     }
 
     #[test]
     fn a_wrong_value_is_refused_with_its_name_and_what_to_write() {
         for (name, value, says) in [
             ("PIX_LISTEN", "8080", "address and port"),
-            ("DATABASE_URL", "postgres://user:hunter2@db/pix", "sqlite://PATH"),
+            ("DATABASE_URL", "mysql://user:hunter2@db/pix", "postgres://USER:PASSWORD@HOST:5432/DATABASE"),
             ("DATABASE_URL", "sqlite://", "sqlite://PATH"),
             ("PIX_PUBLIC_URL", "pix.example.com", "https://pix.example.com"),
             ("PIX_PROVIDER_URL", "https://bank.example", "PIX_PROVIDER_CLIENT_SECRET must be set"),
@@ -504,6 +606,19 @@ mod tests {
             ("PIX_TRUSTED_PROXIES", "10.0.0.0/33", "10.0.0.0/8"),
             ("PIX_TRUSTED_PROXIES", "proxy", "10.0.0.0/8"),
             ("PIX_LOG_FORMAT", "xml", "text or json"),
+            ("PIX_MIGRATE_ON_START", "yes", "true or false"),
+            ("PIX_DB_MONEY_CONNECTIONS", "65", "from 1 to 64"),
+            ("PIX_DB_READ_CONNECTIONS", "0", "from 1 to 256"),
+            ("PIX_DB_WORKER_CONNECTIONS", "33", "from 1 to 32"),
+            ("PIX_DB_CONNECT_TIMEOUT_MS", "99", "from 100 to 60000"),
+            ("PIX_DB_ACQUIRE_TIMEOUT_MS", "9", "from 10 to 60000"),
+            ("PIX_DB_STATEMENT_TIMEOUT_MS", "60001", "from 100 to 60000"),
+            ("PIX_DB_RESOLVE_TIMEOUT_MS", "1s", "from 100 to 60000"),
+            ("PIX_DB_GROUP", "on", "true or false"),
+            ("PIX_DB_GROUP_MAX", "257", "from 1 to 256"),
+            ("PIX_DB_GROUPS_IN_FLIGHT", "17", "from 1 to 16"),
+            ("PIX_DB_GATHER_WAIT_US", "1001", "from 0 to 1000"),
+            ("PIX_CACHE_TTL_MS", "5001", "from 0 to 5000"),
         ] {
             let refused = load(&[(name, value)]).unwrap_err().to_string();
             assert!(refused.contains(name) && refused.contains(says), "{refused}");
@@ -541,11 +656,49 @@ mod tests {
     #[test]
     fn no_secret_is_shown_by_debug() {
         let config = load(&[
+            ("DATABASE_URL", "postgres://pix:hunter2@db/pix"),
             ("PIX_PROVIDER_URL", "https://bank.example"),
             ("PIX_PROVIDER_CLIENT_SECRET", "hunter2"),
             ("PIX_TOKEN_KEYS", "k4.local.hunter2"),
         ]);
-        assert!(!format!("{config:?}").contains("hunter2"));
+        let shown = format!("{:?}", config.unwrap());
+        assert!(shown.contains("Postgres") && !shown.contains("hunter2"), "{shown}");
+    }
+
+    #[test]
+    fn the_settings_of_postgresql_reach_its_options() {
+        let set = |pairs: &[(&str, &str)]| load(pairs).unwrap().postgres;
+        assert_eq!(set(&[("PIX_DB_GROUP", "false")]).grouping, None);
+        let options = set(&[
+            ("PIX_DB_MONEY_CONNECTIONS", "3"),
+            ("PIX_DB_READ_CONNECTIONS", "4"),
+            ("PIX_DB_WORKER_CONNECTIONS", "5"),
+            ("PIX_DB_CONNECT_TIMEOUT_MS", "101"),
+            ("PIX_DB_ACQUIRE_TIMEOUT_MS", "102"),
+            ("PIX_DB_STATEMENT_TIMEOUT_MS", "103"),
+            ("PIX_DB_RESOLVE_TIMEOUT_MS", "104"),
+            ("PIX_DB_GROUP_MAX", "6"),
+            ("PIX_DB_GROUPS_IN_FLIGHT", "7"),
+            ("PIX_DB_GATHER_WAIT_US", "8"),
+        ]);
+        let expected = PgOptions {
+            migrate: false,
+            money_connections: 3,
+            read_connections: 4,
+            worker_connections: 5,
+            connect_timeout: Duration::from_millis(101),
+            acquire_timeout: Duration::from_millis(102),
+            statement_timeout: Duration::from_millis(103),
+            resolve_timeout: Duration::from_millis(104),
+            grouping: Some(Grouping {
+                max_group: 6,
+                groups_in_flight: 7,
+                gather_wait: Duration::from_micros(8),
+            }),
+        };
+        assert_eq!(options, expected);
+        assert_eq!(pix_persistence::postgres::MAX_GROUP, 256, "the bound of PIX_DB_GROUP_MAX");
+        assert_eq!(pix_persistence::postgres::MAX_GATHER_WAIT, Duration::from_millis(1));
     }
 
     #[test]

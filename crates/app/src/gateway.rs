@@ -6,29 +6,28 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use pix_credentials::{Argon2Hasher, HasherConfig, KeyRing, PasetoTokens};
-use pix_domain::audit::BookStore;
 use pix_domain::charges::service::ChargeService;
 use pix_domain::credentials::service::Authenticator;
-use pix_domain::credentials::store::IntegratorStore;
-use pix_domain::ports::{Ports, Stores};
+use pix_domain::ports::Ports;
 use pix_domain::reconciler::{BATCH, Reconciler};
 use pix_domain::refunds::service::RefundService;
 use pix_domain::transactions::TransactionService;
 use pix_domain::withdrawals::service::WithdrawalService;
 use pix_http::{HttpConfig, Services};
-use pix_persistence::sqlite::{SqliteOptions, SqliteStore};
 use pix_settlement::{ClassicV2Config, ClassicV2Provider};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
-use tracing_subscriber::EnvFilter;
+use tracing::{Level, Metadata};
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::config::{Config, ProviderSettings};
 use crate::keyfile::KeyFile;
+use crate::store::Store;
 use crate::system::{SystemClock, SystemIds};
-
-/// The store of this build.
-pub type Store = SqliteStore;
 
 /// The ending of the key file beside the database.
 pub const KEY_FILE_ENDING: &str = ".keys";
@@ -44,43 +43,17 @@ const MAX_FOLLOW_UPS_AT_ONCE: usize = 16;
 pub fn init_logging(config: &Config) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(&config.log)
         .map_err(|_error| anyhow::anyhow!("PIX_LOG must be such as info, warn or pix_http=debug,info"))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let started = if config.log_json { builder.json().try_init() } else { builder.try_init() };
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = if config.log_json { lines.json().boxed() } else { lines.boxed() };
+    let started =
+        tracing_subscriber::registry().with(filter).with(filter_fn(may_be_logged)).with(lines).try_init();
     started.map_err(|error| anyhow::anyhow!("the log can't be started: {error}"))
 }
 
-/// Opens the store, its schema brought up to date.
-pub fn open_store(config: &Config) -> anyhow::Result<Store> {
-    make_default_folder(config)?;
-    let path = &config.database.path;
-    Ok(SqliteStore::open(path, SqliteOptions { migrate: true, ..SqliteOptions::default() })?)
-}
-
-/// Opens a store that must be there: what only looks or changes must not make an empty one of a mistyped path, which an
-/// audit would find clean.
-pub fn open_existing_store(config: &Config) -> anyhow::Result<Store> {
-    let path = &config.database.path;
-    if !path.exists() {
-        bail!(
-            "there is no database at {}: check DATABASE_URL, or run this in the folder where the gateway runs",
-            path.display()
-        );
-    }
-    open_store(config)
-}
-
-/// Brings the schema up to date; the names of the migrations applied.
-pub fn migrate(config: &Config) -> anyhow::Result<Vec<String>> {
-    make_default_folder(config)?;
-    Ok(SqliteStore::migrate(&config.database.path)?)
-}
-
-fn make_default_folder(config: &Config) -> anyhow::Result<()> {
-    if let Some(folder) = config.database.path.parent().filter(|_| config.database.is_default) {
-        std::fs::create_dir_all(folder)
-            .with_context(|| format!("the folder {} can't be made", folder.display()))?;
-    }
-    Ok(())
+/// Whether something is logged at all, however loud the log is: below `info` the driver of PostgreSQL shows what
+/// statements are run with, which are names, documents and hashes.
+fn may_be_logged(metadata: &Metadata<'_>) -> bool {
+    *metadata.level() <= Level::INFO || !metadata.target().starts_with("tokio_postgres")
 }
 
 /// What is secret, from the configuration or, for what that doesn't say, from the file beside the database.
@@ -89,6 +62,16 @@ pub struct Secrets {
     pub token_keys: SecretString,
     /// The last segment of the provider's callback path.
     pub callback_secret: String,
+}
+
+/// Refuses a start that would make secrets of its own where other nodes must have the same ones.
+pub fn check_secrets(config: &Config) -> anyhow::Result<()> {
+    if config.database.is_shared() && (config.token_keys.is_none() || config.callback_secret.is_none()) {
+        bail!(
+            "with PostgreSQL, PIX_TOKEN_KEYS and PIX_PROVIDER_CALLBACK_SECRET must be set, the same on every node: `pix-gateway secrets` prints fresh ones"
+        );
+    }
+    Ok(())
 }
 
 /// Finds the secrets; makes them on first start.
@@ -133,9 +116,9 @@ pub fn provider_config(
 }
 
 /// All ports.
-pub fn ports(store: Arc<Store>, provider: ClassicV2Config) -> anyhow::Result<Ports> {
+pub fn ports(store: &Store, provider: ClassicV2Config) -> anyhow::Result<Ports> {
     Ok(Ports {
-        stores: Stores::of(store),
+        stores: store.records.clone(),
         submit_grace: provider.longest_operation() + SUBMIT_MARGIN,
         provider: Arc::new(ClassicV2Provider::new(provider)?),
         clock: Arc::new(SystemClock),
@@ -157,8 +140,8 @@ pub fn provider_name(settings: &ProviderSettings) -> String {
 /// through this one, and the balances of the simulated provider are nobody's money; so a change is refused unless it is
 /// asked for and nothing is on its way.
 pub async fn bind_provider(store: &Store, name: &str, changed: bool) -> anyhow::Result<()> {
-    let Some(bound) = store.fact(PROVIDER_FACT).await? else {
-        store.keep_fact(PROVIDER_FACT, name.to_owned()).await?;
+    let Some(bound) = store.facts.fact(PROVIDER_FACT).await? else {
+        store.facts.keep_fact(PROVIDER_FACT, name.to_owned()).await?;
         return Ok(());
     };
     if bound == name {
@@ -180,8 +163,8 @@ pub async fn bind_provider(store: &Store, name: &str, changed: bool) -> anyhow::
         );
     }
     let mut open = 0_usize;
-    for integrator in IntegratorStore::list(store).await? {
-        let book = store.book(integrator.id).await?;
+    for integrator in store.integrators.list().await? {
+        let book = store.books.book(integrator.id).await?;
         open += book.withdrawals.iter().filter(|withdrawal| !withdrawal.state.is_final()).count();
         open += book.refunds.iter().filter(|refund| !refund.state.is_final()).count();
     }
@@ -191,20 +174,15 @@ pub async fn bind_provider(store: &Store, name: &str, changed: bool) -> anyhow::
         );
     }
     tracing::warn!(from = %bound, to = %name, "the provider of this database is changed");
-    Ok(store.keep_fact(PROVIDER_FACT, name.to_owned()).await?)
+    Ok(store.facts.keep_fact(PROVIDER_FACT, name.to_owned()).await?)
 }
 
 /// All use cases, for the HTTP interface.
-pub fn services(
-    config: &Config,
-    store: &Arc<Store>,
-    ports: &Ports,
-    keys: &Secrets,
-) -> anyhow::Result<Services> {
+pub fn services(config: &Config, store: &Store, ports: &Ports, keys: &Secrets) -> anyhow::Result<Services> {
     let ring = KeyRing::parse(keys.token_keys.expose_secret()).context("PIX_TOKEN_KEYS is not acceptable")?;
     let authenticator = Authenticator::new(
-        store.clone(),
-        store.clone(),
+        store.keys.clone(),
+        store.integrators.clone(),
         Arc::new(hasher(config)?),
         Arc::new(PasetoTokens::new(ring, config.public_url.clone())?),
         Arc::new(SystemClock),
@@ -337,13 +315,15 @@ async fn pass(reconciler: &Reconciler, permits: &Arc<Semaphore>) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use pix_persistence::sqlite::{SqliteOptions, SqliteStore};
+
     use super::*;
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_database_is_bound_to_one_provider() {
         let folder = tempfile::tempdir().unwrap();
         let options = SqliteOptions { migrate: true, ..SqliteOptions::default() };
-        let open = |name: &str| SqliteStore::open(folder.path().join(name), options).unwrap();
+        let open = |name: &str| Store::of(SqliteStore::open(folder.path().join(name), options).unwrap());
         let says = |refused: anyhow::Result<()>| refused.unwrap_err().to_string();
 
         let real = open("real.db");

@@ -31,6 +31,12 @@ pub struct KeyFile {
 }
 
 impl KeyFile {
+    /// New secrets, kept nowhere.
+    pub fn fresh() -> anyhow::Result<Self> {
+        let token_keys = KeyRing::generate()?.to_paserk_list();
+        Ok(Self { token_keys, callback_secret: random_hex(CALLBACK_SECRET_BYTES)? })
+    }
+
     /// Reads the file, made first if there is none. Two processes that start at once get the same one.
     pub fn open_or_make(path: &Path) -> anyhow::Result<Self> {
         if !path.exists() {
@@ -55,10 +61,8 @@ impl KeyFile {
 /// Writes the whole file aside first and gives it its name only if there is none: a crash leaves nothing half-made.
 fn make(path: &Path) -> anyhow::Result<()> {
     let shown = path.display();
-    let file = File {
-        token_keys: KeyRing::generate()?.to_paserk_list().expose_secret().to_owned(),
-        callback_secret: random_hex(CALLBACK_SECRET_BYTES)?,
-    };
+    let KeyFile { token_keys, callback_secret } = KeyFile::fresh()?;
+    let file = File { token_keys: token_keys.expose_secret().to_owned(), callback_secret };
     let aside = path.with_extension(format!("{}.new", random_hex(8)?));
     let written = (|| {
         let mut new = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside)?;

@@ -1,11 +1,13 @@
 //! The program: configuration, wiring, workers and subcommands. It owns no decision of its own about money.
 
+mod cache;
 mod cli;
 mod commands;
 mod compare;
 mod config;
 mod gateway;
 mod keyfile;
+mod store;
 mod system;
 
 use std::process::ExitCode;
@@ -35,7 +37,8 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Serve(arguments) => commands::serve::run(config, arguments).await,
         Command::Work => commands::work::run(config).await,
-        Command::Migrate { json } => commands::migrate::run(&config, json),
+        Command::Migrate { json } => commands::migrate::run(&config, json).await,
+        Command::Secrets { json } => commands::secrets::run(json),
         Command::Integrator(command) => commands::integrator::run(&config, command).await,
         Command::Key(command) => commands::key::run(&config, command).await,
         Command::Fees(command) => commands::fees::run(&config, command).await,

@@ -4,16 +4,16 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use pix_domain::audit::{Book, BookStore, Difference, StoredFinding, check};
+use pix_domain::audit::{Book, Difference, StoredFinding, check};
 use pix_domain::credentials::Integrator;
-use pix_domain::credentials::store::IntegratorStore;
 use pix_domain::money::Cents;
 use serde_json::json;
 
 use crate::cli;
 use crate::compare::{Comparison, compare};
 use crate::config::Config;
-use crate::gateway::{self, Store};
+use crate::gateway;
+use crate::store::Store;
 
 /// Everything an audit found.
 pub struct Report {
@@ -45,7 +45,7 @@ pub async fn run(config: &Config, arguments: cli::Audit) -> anyhow::Result<ExitC
         None if config.provider.is_none() && beside.exists() => Some(beside),
         None => None,
     };
-    let store = gateway::open_existing_store(config)?;
+    let store = Store::open_existing(config).await?;
     let report = audit(&store, log.as_deref()).await?;
     if arguments.json {
         println!("{}", as_json(&report));
@@ -60,12 +60,12 @@ pub async fn run(config: &Config, arguments: cli::Audit) -> anyhow::Result<ExitC
 /// The log is read before the books: what the provider does after that is no difference, and what we have credited
 /// meanwhile was in the log before.
 pub async fn audit(store: &Store, log: Option<&Path>) -> anyhow::Result<Report> {
-    let integrators = IntegratorStore::list(store).await?;
+    let integrators = store.integrators.list().await?;
     let (mut books, mut differences, mut findings) = (Vec::new(), Vec::new(), Vec::new());
     for integrator in &integrators {
-        let book = store.book(integrator.id).await?;
+        let book = store.books.book(integrator.id).await?;
         differences.extend(check(integrator.id, &book));
-        findings.extend(store.findings(integrator.id).await?);
+        findings.extend(store.books.findings(integrator.id).await?);
         books.push(book);
     }
     let provider = match log {

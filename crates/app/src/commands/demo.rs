@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use pix_domain::fees::{FeeSchedule, FeeStore};
+use pix_domain::fees::FeeSchedule;
 use pix_domain::time::Clock;
 use pix_domain::wallet::Entry;
 use pix_settlement::{HttpClientConfig, Trust};
@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 
 use super::serve::{Running, start};
 use super::{audit, fees, integrator, key};
-use crate::config::{Config, SqliteUrl};
+use crate::cli;
+use crate::config::{Config, Database};
 use crate::gateway;
 use crate::system::{SystemClock, random_hex};
 
@@ -33,13 +34,14 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
 
 async fn walk(config: &Config, folder: &std::path::Path) -> anyhow::Result<()> {
     let mut config = config.clone();
-    config.database = SqliteUrl { path: folder.join("demo.db"), is_default: false };
+    config.database = Database::Sqlite { path: folder.join("demo.db"), is_default: false };
+    config.migrate_on_start = true;
     config.provider = None;
     config.listen = "127.0.0.1:0".parse()?;
     config.simulator_listen = "127.0.0.1:0".parse()?;
     config.public_url = format!("http://{}", config.listen);
     let config = config.with_free_port()?;
-    let running = start(&config, false).await?;
+    let running = start(&config, &cli::Serve { demo: false, provider_changed: false }).await?;
     let walked = Walk::begin(&config, &running).await;
     let walked = match walked {
         Ok(walk) => walk.all(&running).await,
@@ -66,14 +68,14 @@ struct Walk {
 
 impl Walk {
     async fn begin(config: &Config, running: &Running) -> anyhow::Result<Self> {
-        let store = running.store.as_ref();
+        let store = &running.store;
         let made = integrator::create(store, "demo").await?;
         let schedule = FeeSchedule {
             cash_out: fees::parse_rule("fixed=1.00,percent=1")?,
             refund: fees::parse_rule("fixed=0.50")?,
             ..FeeSchedule::free()
         };
-        store.set(made.id, schedule, SystemClock.now()).await?;
+        store.records.fees.set(made.id, schedule, SystemClock.now()).await?;
         let (key, secret) = key::create(store, &gateway::hasher(config)?, made.id).await?;
         let simulator =
             running.simulator.as_ref().context("the demo needs the simulated provider")?.base_url();
@@ -223,13 +225,11 @@ impl Walk {
     }
 
     async fn refusals(&self, running: &Running) -> anyhow::Result<()> {
-        use pix_domain::audit::BookStore;
-        use pix_domain::credentials::store::IntegratorStore;
         heading("refusals change nothing");
-        let store = running.store.as_ref();
-        let all = IntegratorStore::list(store).await?;
+        let store = &running.store;
+        let all = store.integrators.list().await?;
         let id = all.first().context("no integrator")?.id;
-        let before = store.book(id).await?;
+        let before = store.books.book(id).await?;
         let body = json!({
             "amount": 6.5,
             "creditParty": {"name": "Ana", "keyType": "EMAIL", "key": "ana@example.com", "taxId": "52998224725"},
@@ -238,7 +238,7 @@ impl Walk {
         same("a withdrawal above the balance, code", &refused, "/code", &json!("insufficient_balance"))?;
         let refused = self.post(422, "/v2/pix/qrcode", json!({"amount": 10.555})).await?;
         same("three decimals, code", &refused, "/code", &json!("invalid_amount"))?;
-        ensure!(before == store.book(id).await?, "a refused request changed the books");
+        ensure!(before == store.books.book(id).await?, "a refused request changed the books");
         println!("  ok  the books are as they were");
         Ok(())
     }

@@ -3,8 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use pix_domain::credentials::store::IntegratorStore;
-use pix_domain::fees::{FeeRule, FeeSchedule, FeeStore, Percent};
+use pix_domain::fees::{FeeRule, FeeSchedule, Percent};
 use pix_domain::ids::IntegratorId;
 use pix_domain::money::{Amount, Cents};
 use pix_domain::time::Clock;
@@ -13,22 +12,22 @@ use serde_json::{Value, json};
 use super::answer;
 use crate::cli;
 use crate::config::Config;
-use crate::gateway;
+use crate::store::Store;
 use crate::system::SystemClock;
 
 /// Runs the subcommand.
 pub async fn run(config: &Config, command: cli::Fees) -> anyhow::Result<ExitCode> {
-    let store = gateway::open_existing_store(config)?;
+    let store = Store::open_existing(config).await?;
     let (uuid, json) = match &command {
         cli::Fees::Set { integrator, json, .. } | cli::Fees::Show { integrator, json } => {
             (*integrator, *json)
         }
     };
     let id = IntegratorId(uuid);
-    if IntegratorStore::find(&store, id).await?.is_none() {
+    if store.integrators.find(id).await?.is_none() {
         bail!("there is no integrator {uuid}; `pix-gateway integrator list` shows all");
     }
-    let mut schedule = store.current(id).await?;
+    let mut schedule = store.records.fees.current(id).await?;
     if let cli::Fees::Set { cash_in, cash_out, refund, .. } = command {
         let given = [
             ("--cash-in", cash_in, &mut schedule.cash_in),
@@ -46,7 +45,7 @@ pub async fn run(config: &Config, command: cli::Fees) -> anyhow::Result<ExitCode
                 "give at least one of --cash-in, --cash-out and --refund, such as --cash-out fixed=1.50,percent=0.99"
             );
         }
-        schedule.version = store.set(id, schedule.clone(), SystemClock.now()).await?;
+        schedule.version = store.records.fees.set(id, schedule.clone(), SystemClock.now()).await?;
     }
     Ok(answer(json, &shown(&schedule), || {
         let FeeSchedule { version, cash_in, cash_out, refund } = &schedule;

@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
-use pix_domain::credentials::store::IntegratorStore;
 use pix_domain::credentials::{Integrator, IntegratorStatus};
 use pix_domain::ids::{Ids, IntegratorId};
 use pix_domain::time::Clock;
@@ -12,7 +11,7 @@ use serde_json::json;
 use super::{answer, rfc3339};
 use crate::cli;
 use crate::config::Config;
-use crate::gateway;
+use crate::store::Store;
 use crate::system::{SystemClock, SystemIds};
 
 /// The longest name of an integrator, in characters.
@@ -22,8 +21,8 @@ const MAX_NAME_CHARS: usize = 120;
 pub async fn run(config: &Config, command: cli::Integrator) -> anyhow::Result<ExitCode> {
     let store = match command {
         // The first thing an operator does, perhaps before the first start.
-        cli::Integrator::Create { .. } => gateway::open_store(config)?,
-        _ => gateway::open_existing_store(config)?,
+        cli::Integrator::Create { .. } => Store::open(config).await?,
+        _ => Store::open_existing(config).await?,
     };
     match command {
         cli::Integrator::Create { name, json } => {
@@ -36,7 +35,7 @@ pub async fn run(config: &Config, command: cli::Integrator) -> anyhow::Result<Ex
             }))
         }
         cli::Integrator::List { json } => {
-            let all = IntegratorStore::list(&store).await?;
+            let all = store.integrators.list().await?;
             let rows: Vec<_> = all.iter().map(row).collect();
             Ok(answer(json, &json!(rows), || {
                 let lines =
@@ -46,7 +45,7 @@ pub async fn run(config: &Config, command: cli::Integrator) -> anyhow::Result<Ex
         }
         cli::Integrator::Suspend { integrator, undo, json } => {
             let to = if undo { IntegratorStatus::Active } else { IntegratorStatus::Suspended };
-            if !store.set_status(IntegratorId(integrator), to).await? {
+            if !store.integrators.set_status(IntegratorId(integrator), to).await? {
                 bail!("there is no integrator {integrator}; `pix-gateway integrator list` shows all");
             }
             let value = json!({"uuid": integrator.to_string(), "status": status(to)});
@@ -56,7 +55,7 @@ pub async fn run(config: &Config, command: cli::Integrator) -> anyhow::Result<Ex
 }
 
 /// Makes an integrator with an empty wallet.
-pub async fn create(store: &gateway::Store, name: &str) -> anyhow::Result<Integrator> {
+pub async fn create(store: &Store, name: &str) -> anyhow::Result<Integrator> {
     let name = name.trim();
     if name.is_empty() || name.chars().count() > MAX_NAME_CHARS || name.chars().any(char::is_control) {
         bail!("--name must be 1 to {MAX_NAME_CHARS} characters without control characters");
@@ -67,7 +66,7 @@ pub async fn create(store: &gateway::Store, name: &str) -> anyhow::Result<Integr
         status: IntegratorStatus::Active,
         created_at: SystemClock.now(),
     };
-    IntegratorStore::create(store, integrator.clone()).await?;
+    store.integrators.create(integrator.clone()).await?;
     Ok(integrator)
 }
 

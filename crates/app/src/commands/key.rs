@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
-use pix_domain::credentials::store::{ApiKeyStore, IntegratorStore};
 use pix_domain::credentials::{ApiKey, PlainSecret, SecretHasher};
 use pix_domain::ids::IntegratorId;
 use pix_domain::time::Clock;
@@ -13,11 +12,12 @@ use super::{answer, rfc3339};
 use crate::cli;
 use crate::config::Config;
 use crate::gateway;
+use crate::store::Store;
 use crate::system::SystemClock;
 
 /// Runs the subcommand.
 pub async fn run(config: &Config, command: cli::Key) -> anyhow::Result<ExitCode> {
-    let store = gateway::open_existing_store(config)?;
+    let store = Store::open_existing(config).await?;
     match command {
         cli::Key::Create { integrator, json } => {
             let hasher = gateway::hasher(config)?;
@@ -30,7 +30,7 @@ pub async fn run(config: &Config, command: cli::Key) -> anyhow::Result<ExitCode>
             }))
         }
         cli::Key::Revoke { public_id, json } => {
-            if !store.revoke(&public_id, SystemClock.now()).await? {
+            if !store.keys.revoke(&public_id, SystemClock.now()).await? {
                 bail!(
                     "there is no key {public_id}; `pix-gateway key list --integrator UUID` shows an integrator's keys"
                 );
@@ -42,10 +42,10 @@ pub async fn run(config: &Config, command: cli::Key) -> anyhow::Result<ExitCode>
         }
         cli::Key::List { integrator, json } => {
             let id = IntegratorId(integrator);
-            if IntegratorStore::find(&store, id).await?.is_none() {
+            if store.integrators.find(id).await?.is_none() {
                 bail!("there is no integrator {integrator}; `pix-gateway integrator list` shows all");
             }
-            let keys = ApiKeyStore::list(&store, id).await?;
+            let keys = store.keys.list(id).await?;
             let rows: Vec<_> = keys
                 .iter()
                 .map(|key| {
@@ -69,11 +69,11 @@ pub async fn run(config: &Config, command: cli::Key) -> anyhow::Result<ExitCode>
 
 /// Makes a key for an integrator; the secret is returned this once.
 pub async fn create(
-    store: &gateway::Store,
+    store: &Store,
     hasher: &impl SecretHasher,
     integrator_id: IntegratorId,
 ) -> anyhow::Result<(ApiKey, PlainSecret)> {
-    if IntegratorStore::find(store, integrator_id).await?.is_none() {
+    if store.integrators.find(integrator_id).await?.is_none() {
         bail!(
             "there is no integrator {integrator_id}; make one with `pix-gateway integrator create --name NAME`"
         );
@@ -86,6 +86,6 @@ pub async fn create(
         created_at: SystemClock.now(),
         revoked_at: None,
     };
-    ApiKeyStore::create(store, key.clone()).await?;
+    store.keys.create(key.clone()).await?;
     Ok((key, secret))
 }

@@ -1,15 +1,17 @@
 //! `pix-gateway serve`.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 
+use pix_domain::time::Clock;
 use pix_simulator::{Simulator, SimulatorConfig};
 use secrecy::SecretString;
 
 use super::{integrator, key};
 use crate::cli;
 use crate::config::{Config, ProviderSettings};
-use crate::gateway::{self, Store};
+use crate::gateway;
+use crate::store::Store;
+use crate::system::SystemClock;
 
 /// The name of the integrator that `--demo` makes.
 const DEMO_NAME: &str = "demo";
@@ -19,20 +21,20 @@ pub struct Running {
     /// Where.
     pub url: String,
     /// Its store.
-    pub store: Arc<Store>,
+    pub store: Store,
     /// The provider that was started in-process, if one was.
     pub simulator: Option<Simulator>,
     server: actix_web::dev::ServerHandle,
     task: tokio::task::JoinHandle<std::io::Result<()>>,
     worker: gateway::Worker,
-    _lock: std::fs::File,
+    _lock: Option<std::fs::File>,
 }
 
 /// Runs the subcommand.
 pub async fn run(config: Config, arguments: cli::Serve) -> anyhow::Result<ExitCode> {
     gateway::init_logging(&config)?;
     let config = config.with_free_port()?;
-    let running = start(&config, arguments.provider_changed).await?;
+    let running = start(&config, &arguments).await?;
     println!("pix-gateway is listening on {}", running.url);
     if arguments.demo {
         print_demo(&config, &running).await?;
@@ -44,12 +46,19 @@ pub async fn run(config: Config, arguments: cli::Serve) -> anyhow::Result<ExitCo
 }
 
 /// Starts everything: store, provider (or the simulated one), HTTP interface, workers.
-pub async fn start(config: &Config, provider_changed: bool) -> anyhow::Result<Running> {
-    let store = Arc::new(gateway::open_store(config)?);
-    let lock = gateway::lock(&config.database.beside(gateway::LOCK_ENDING))?;
+pub async fn start(config: &Config, arguments: &cli::Serve) -> anyhow::Result<Running> {
+    if !arguments.demo {
+        gateway::check_secrets(config)?;
+    }
+    let store = Store::open(config).await?.cached(config.cache_ttl);
+    let lock = match config.provider {
+        // Several nodes are well, but not several simulated providers with one log.
+        Some(_) if config.database.is_shared() => None,
+        _ => Some(gateway::lock(&config.database.beside(gateway::LOCK_ENDING))?),
+    };
     let keys = gateway::secrets(config)?;
     let name = config.provider.as_ref().map_or(gateway::SIMULATED.to_owned(), gateway::provider_name);
-    gateway::bind_provider(&store, &name, provider_changed).await?;
+    gateway::bind_provider(&store, &name, arguments.provider_changed).await?;
     let (settings, simulator) = if let Some(settings) = &config.provider {
         (settings.clone(), None)
     } else {
@@ -62,7 +71,7 @@ pub async fn start(config: &Config, provider_changed: bool) -> anyhow::Result<Ru
         None => config.public_url.clone(),
     };
     let provider = gateway::provider_config(config, &settings, &callback_url, &keys.callback_secret);
-    let ports = gateway::ports(store.clone(), provider)?;
+    let ports = gateway::ports(&store, provider)?;
     let services = gateway::services(config, &store, &ports, &keys)?;
     let (server, address) =
         pix_http::bind(gateway::http_config(config, &keys.callback_secret)?, services).await?;
@@ -109,17 +118,14 @@ impl Running {
 /// Makes a new key for the demo integrator and prints calls that work when pasted. Keys that earlier starts printed are
 /// revoked, so that they don't pile up.
 async fn print_demo(config: &Config, running: &Running) -> anyhow::Result<()> {
-    use pix_domain::credentials::store::{ApiKeyStore, IntegratorStore};
-    use pix_domain::time::Clock;
-    let store = running.store.as_ref();
-    let known =
-        IntegratorStore::list(store).await?.into_iter().find(|integrator| integrator.name == DEMO_NAME);
+    let store = &running.store;
+    let known = store.integrators.list().await?.into_iter().find(|integrator| integrator.name == DEMO_NAME);
     let demo = match known {
         Some(demo) => demo,
         None => integrator::create(store, DEMO_NAME).await?,
     };
-    for old in ApiKeyStore::list(store, demo.id).await? {
-        store.revoke(&old.public_id, crate::system::SystemClock.now()).await?;
+    for old in store.keys.list(demo.id).await? {
+        store.keys.revoke(&old.public_id, SystemClock.now()).await?;
     }
     let (key, secret) = key::create(store, &gateway::hasher(config)?, demo.id).await?;
     let (url, public_id, secret) = (&running.url, &key.public_id, &secret.0);

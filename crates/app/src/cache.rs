@@ -1,0 +1,216 @@
+//! What every request asks and hardly ever changes, remembered for a moment: keys, integrators and fees.
+//!
+//! A change that is made through this node holds on it at once; one that is made elsewhere (another node, a subcommand)
+//! holds here when what is remembered is older than the time to live. What isn't there is never remembered, so that a new
+//! key works at once. It owns no truth: a lookup that is not remembered is the store's.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pix_domain::credentials::store::{ApiKeyStore, IntegratorStore};
+use pix_domain::credentials::{ApiKey, Integrator, IntegratorStatus};
+use pix_domain::error::StoreError;
+use pix_domain::fees::{FeeSchedule, FeeStore};
+use pix_domain::ids::IntegratorId;
+use pix_domain::time::{Clock, Timestamp};
+
+/// How many answers one cache remembers.
+const MAX_ENTRIES: usize = 50_000;
+
+/// An answer, and when it was asked for.
+struct Entry<V> {
+    value: V,
+    asked_at: Timestamp,
+}
+
+struct Inner<K, V> {
+    entries: HashMap<K, Entry<V>>,
+    /// How many changes there were: what was asked before the last one may be the state before it.
+    changes: u64,
+}
+
+/// Answers of a store.
+struct Cache<K, V> {
+    /// `None` for what never changes.
+    ttl: Option<Duration>,
+    max_entries: usize,
+    clock: Arc<dyn Clock>,
+    inner: RwLock<Inner<K, V>>,
+}
+
+impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
+    fn new(ttl: Option<Duration>, clock: Arc<dyn Clock>) -> Self {
+        let inner = Inner { entries: HashMap::new(), changes: 0 };
+        Self { ttl, max_entries: MAX_ENTRIES, clock, inner: RwLock::new(inner) }
+    }
+
+    /// The clock may be set back: an answer from the future is too old.
+    fn is_fresh(&self, entry: &Entry<V>, now: Timestamp) -> bool {
+        self.ttl.is_none_or(|ttl| entry.asked_at <= now && now.since(entry.asked_at) < ttl)
+    }
+
+    /// What is remembered, or else what `ask` finds, which is remembered then.
+    async fn get<E>(&self, key: K, ask: impl Future<Output = Result<Option<V>, E>>) -> Result<Option<V>, E> {
+        // Before asking: the answer is as old as the question.
+        let asked_at = self.clock.now();
+        let changes = {
+            let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(entry) = inner.entries.get(&key).filter(|entry| self.is_fresh(entry, asked_at)) {
+                return Ok(Some(entry.value.clone()));
+            }
+            inner.changes
+        };
+        let found = ask.await?;
+        if let Some(value) = &found {
+            self.keep(key, Entry { value: value.clone(), asked_at }, changes);
+        }
+        Ok(found)
+    }
+
+    fn keep(&self, key: K, entry: Entry<V>, changes: u64) {
+        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        if inner.changes != changes {
+            return;
+        }
+        if inner.entries.len() >= self.max_entries {
+            inner.entries.retain(|_, kept| self.is_fresh(kept, entry.asked_at));
+            if inner.entries.len() > self.max_entries / 2 {
+                inner.entries.clear();
+            }
+        }
+        inner.entries.insert(key, entry);
+    }
+
+    /// To be held during a change: whatever becomes of it, even if nobody waits for its end, `key` is asked anew.
+    fn changing(&self, key: K) -> Changing<'_, K, V> {
+        Changing { cache: self, key }
+    }
+}
+
+struct Changing<'a, K: Eq + Hash + Clone, V: Clone> {
+    cache: &'a Cache<K, V>,
+    key: K,
+}
+
+impl<K: Eq + Hash + Clone, V: Clone> Drop for Changing<'_, K, V> {
+    fn drop(&mut self) {
+        let mut inner = self.cache.inner.write().unwrap_or_else(PoisonError::into_inner);
+        inner.changes = inner.changes.wrapping_add(1);
+        inner.entries.remove(&self.key);
+    }
+}
+
+/// Integrators, remembered.
+pub struct CachedIntegrators {
+    store: Arc<dyn IntegratorStore>,
+    found: Cache<IntegratorId, Integrator>,
+}
+
+impl CachedIntegrators {
+    /// Remembers what `store` finds for `ttl`.
+    pub fn new(store: Arc<dyn IntegratorStore>, ttl: Duration, clock: Arc<dyn Clock>) -> Self {
+        Self { store, found: Cache::new(Some(ttl), clock) }
+    }
+}
+
+#[async_trait]
+impl IntegratorStore for CachedIntegrators {
+    async fn create(&self, integrator: Integrator) -> Result<(), StoreError> {
+        let _changing = self.found.changing(integrator.id);
+        self.store.create(integrator).await
+    }
+
+    async fn find(&self, id: IntegratorId) -> Result<Option<Integrator>, StoreError> {
+        self.found.get(id, self.store.find(id)).await
+    }
+
+    async fn list(&self) -> Result<Vec<Integrator>, StoreError> {
+        self.store.list().await
+    }
+
+    async fn set_status(&self, id: IntegratorId, status: IntegratorStatus) -> Result<bool, StoreError> {
+        let _changing = self.found.changing(id);
+        self.store.set_status(id, status).await
+    }
+}
+
+/// API keys, remembered.
+pub struct CachedKeys {
+    store: Arc<dyn ApiKeyStore>,
+    found: Cache<String, ApiKey>,
+}
+
+impl CachedKeys {
+    /// Remembers what `store` finds for `ttl`.
+    pub fn new(store: Arc<dyn ApiKeyStore>, ttl: Duration, clock: Arc<dyn Clock>) -> Self {
+        Self { store, found: Cache::new(Some(ttl), clock) }
+    }
+}
+
+#[async_trait]
+impl ApiKeyStore for CachedKeys {
+    async fn create(&self, key: ApiKey) -> Result<(), StoreError> {
+        let _changing = self.found.changing(key.public_id.clone());
+        self.store.create(key).await
+    }
+
+    async fn find(&self, public_id: &str) -> Result<Option<ApiKey>, StoreError> {
+        self.found.get(public_id.to_owned(), self.store.find(public_id)).await
+    }
+
+    async fn list(&self, integrator_id: IntegratorId) -> Result<Vec<ApiKey>, StoreError> {
+        self.store.list(integrator_id).await
+    }
+
+    async fn revoke(&self, public_id: &str, at: Timestamp) -> Result<bool, StoreError> {
+        let _changing = self.found.changing(public_id.to_owned());
+        self.store.revoke(public_id, at).await
+    }
+}
+
+/// Fees, remembered.
+pub struct CachedFees {
+    store: Arc<dyn FeeStore>,
+    current: Cache<IntegratorId, FeeSchedule>,
+    /// A version never changes.
+    versions: Cache<(IntegratorId, u32), FeeSchedule>,
+}
+
+impl CachedFees {
+    /// Remembers what `store` says is in force for `ttl`, and versions for good.
+    pub fn new(store: Arc<dyn FeeStore>, ttl: Duration, clock: Arc<dyn Clock>) -> Self {
+        Self { store, current: Cache::new(Some(ttl), clock.clone()), versions: Cache::new(None, clock) }
+    }
+}
+
+#[async_trait]
+impl FeeStore for CachedFees {
+    async fn current(&self, integrator_id: IntegratorId) -> Result<FeeSchedule, StoreError> {
+        let ask = async { self.store.current(integrator_id).await.map(Some) };
+        Ok(self.current.get(integrator_id, ask).await?.unwrap_or_else(FeeSchedule::free))
+    }
+
+    async fn version(
+        &self,
+        integrator_id: IntegratorId,
+        version: u32,
+    ) -> Result<Option<FeeSchedule>, StoreError> {
+        self.versions.get((integrator_id, version), self.store.version(integrator_id, version)).await
+    }
+
+    async fn set(
+        &self,
+        integrator_id: IntegratorId,
+        schedule: FeeSchedule,
+        at: Timestamp,
+    ) -> Result<u32, StoreError> {
+        let _changing = self.current.changing(integrator_id);
+        self.store.set(integrator_id, schedule, at).await
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+//! The store as a bundle of ports, whichever database keeps it: nothing else in the program knows which one it is.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use async_trait::async_trait;
+use pix_domain::audit::BookStore;
+use pix_domain::charges::store::ChargeStore;
+use pix_domain::credentials::store::{ApiKeyStore, IntegratorStore};
+use pix_domain::error::StoreError;
+use pix_domain::fees::FeeStore;
+use pix_domain::follow_up::{FollowUpStore, LookupStore};
+use pix_domain::ports::Stores;
+use pix_domain::refunds::store::RefundStore;
+use pix_domain::time::Clock;
+use pix_domain::transition::TransitionStore;
+use pix_domain::wallet::store::WalletStore;
+use pix_domain::withdrawals::store::WithdrawalStore;
+use pix_persistence::postgres::{PgOptions, PgStore};
+use pix_persistence::sqlite::{OpenError, SqliteOptions, SqliteStore};
+use secrecy::ExposeSecret;
+
+use crate::cache::{CachedFees, CachedIntegrators, CachedKeys};
+use crate::config::{Config, Database};
+use crate::system::SystemClock;
+
+/// What holds of the whole deployment, by name.
+#[async_trait]
+pub trait FactStore: Send + Sync {
+    /// The fact with that name, if it was ever kept.
+    async fn fact(&self, name: &'static str) -> Result<Option<String>, StoreError>;
+
+    /// Keeps a fact in place of the one with the same name.
+    async fn keep_fact(&self, name: &'static str, value: String) -> Result<(), StoreError>;
+}
+
+#[async_trait]
+impl FactStore for SqliteStore {
+    async fn fact(&self, name: &'static str) -> Result<Option<String>, StoreError> {
+        Self::fact(self, name).await
+    }
+
+    async fn keep_fact(&self, name: &'static str, value: String) -> Result<(), StoreError> {
+        Self::keep_fact(self, name, value).await
+    }
+}
+
+#[async_trait]
+impl FactStore for PgStore {
+    async fn fact(&self, name: &'static str) -> Result<Option<String>, StoreError> {
+        Self::fact(self, name).await
+    }
+
+    async fn keep_fact(&self, name: &'static str, value: String) -> Result<(), StoreError> {
+        Self::keep_fact(self, name, value).await
+    }
+}
+
+/// Everything that is kept.
+#[derive(Clone)]
+pub struct Store {
+    /// Records, wallets and fees.
+    pub records: Stores,
+    /// Integrators.
+    pub integrators: Arc<dyn IntegratorStore>,
+    /// API keys.
+    pub keys: Arc<dyn ApiKeyStore>,
+    /// The books, for audits.
+    pub books: Arc<dyn BookStore>,
+    /// What holds of the whole deployment.
+    pub facts: Arc<dyn FactStore>,
+}
+
+impl Store {
+    /// One store that is all of them.
+    pub fn of<S>(store: S) -> Self
+    where
+        S: TransitionStore
+            + ChargeStore
+            + WithdrawalStore
+            + RefundStore
+            + WalletStore
+            + FeeStore
+            + FollowUpStore
+            + LookupStore
+            + IntegratorStore
+            + ApiKeyStore
+            + BookStore
+            + FactStore
+            + 'static,
+    {
+        let store = Arc::new(store);
+        Self {
+            records: Stores::of(store.clone()),
+            integrators: store.clone(),
+            keys: store.clone(),
+            books: store.clone(),
+            facts: store,
+        }
+    }
+
+    /// The same store, with keys, integrators and fees remembered for `ttl`; as it is when that is zero.
+    #[must_use]
+    pub fn cached(mut self, ttl: Duration) -> Self {
+        if ttl.is_zero() {
+            return self;
+        }
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        self.integrators = Arc::new(CachedIntegrators::new(self.integrators, ttl, clock.clone()));
+        self.keys = Arc::new(CachedKeys::new(self.keys, ttl, clock.clone()));
+        self.records.fees = Arc::new(CachedFees::new(self.records.fees, ttl, clock));
+        self
+    }
+
+    /// Opens the store, its schema brought up to date first if the configuration lets that be done.
+    pub async fn open(config: &Config) -> anyhow::Result<Self> {
+        match &config.database {
+            Database::Sqlite { path, is_default } => {
+                if config.migrate_on_start && *is_default {
+                    make_folder_of(path)?;
+                }
+                open_sqlite(path, config.migrate_on_start)
+            }
+            Database::Postgres { url } => {
+                let options = PgOptions { migrate: config.migrate_on_start, ..config.postgres };
+                Ok(Self::of(PgStore::open(url.expose_secret(), options).await?))
+            }
+        }
+    }
+
+    /// Opens a store that must be there: what only looks or changes must not make an empty one of a mistyped name, which
+    /// an audit would find clean.
+    pub async fn open_existing(config: &Config) -> anyhow::Result<Self> {
+        match &config.database {
+            Database::Sqlite { path, .. } if path.exists() => open_sqlite(path, config.migrate_on_start),
+            Database::Sqlite { path, .. } => bail!(
+                "there is no database at {}: check DATABASE_URL, or run this in the folder where the gateway runs",
+                path.display()
+            ),
+            Database::Postgres { url } => {
+                let options = PgOptions { migrate: false, ..config.postgres };
+                Ok(Self::of(PgStore::open(url.expose_secret(), options).await?))
+            }
+        }
+    }
+}
+
+fn open_sqlite(path: &Path, migrate: bool) -> anyhow::Result<Store> {
+    match SqliteStore::open(path, SqliteOptions { migrate, ..SqliteOptions::default() }) {
+        Ok(store) => Ok(Store::of(store)),
+        Err(error @ (OpenError::Missing(_) | OpenError::Pending { .. })) => {
+            Err(error).context("PIX_MIGRATE_ON_START is false, so run `pix-gateway migrate` first")
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Brings the schema up to date; the names of the migrations applied.
+pub async fn migrate(config: &Config) -> anyhow::Result<Vec<String>> {
+    match &config.database {
+        Database::Sqlite { path, is_default } => {
+            if *is_default {
+                make_folder_of(path)?;
+            }
+            Ok(SqliteStore::migrate(path)?)
+        }
+        Database::Postgres { url } => {
+            Ok(PgStore::migrate(url.expose_secret(), config.postgres.connect_timeout).await?)
+        }
+    }
+}
+
+fn make_folder_of(path: &Path) -> anyhow::Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("the folder {} can't be made", folder.display()))?;
+    }
+    Ok(())
+}
