@@ -38,7 +38,7 @@
 //! ```
 
 mod codec;
+pub mod postgres;
 mod rows;
 mod schema;
-pub mod postgres;
 pub mod sqlite;

@@ -81,8 +81,8 @@ pub struct Grouping {
     pub max_group: usize,
     /// At most so many groups at the database at once.
     pub groups_in_flight: usize,
-    /// How long a further group waits for company while another one is at the database; never more than
-    /// [`MAX_GATHER_WAIT`]. Nobody waits when none is.
+    /// How long the next group waits for those that the last one answered to come again; never more than
+    /// [`MAX_GATHER_WAIT`]. Nobody waits on an idle store.
     pub gather_wait: Duration,
 }
 
@@ -142,7 +142,9 @@ impl PgStore {
             schema_version,
             reads: pool(Purpose::Reads, options.read_connections)?,
             workers: pool(Purpose::Workers, options.worker_connections)?,
-            gatherer: options.grouping.map(|grouping| Gatherer::new(applier.clone(), grouping, runtime.clone())),
+            gatherer: options
+                .grouping
+                .map(|grouping| Gatherer::new(applier.clone(), grouping, runtime.clone())),
             applier,
         })
     }

@@ -449,7 +449,7 @@ async fn nodes_that_claim_at_once_never_claim_the_same_record() {
         place.store.apply(transition).await.unwrap();
     }
     let late = Timestamp::from_micros(i64::MAX / 2);
-    let lease = Duration::from_secs(3_600);
+    let lease = Duration::from_hours(1);
     let mut workers = Vec::new();
     for _ in 0..4 {
         let store = open(&place.database).await;
@@ -492,7 +492,7 @@ async fn a_record_that_another_one_holds_is_passed_over_and_not_waited_for() {
     let lock = format!("BEGIN; SELECT 1 FROM withdrawals WHERE id = '{held_id}' FOR UPDATE");
     client.batch_execute(&lock).await.unwrap();
     let late = Timestamp::from_micros(i64::MAX / 2);
-    let claim = || place.store.claim(late, Duration::from_secs(3_600), 100);
+    let claim = || place.store.claim(late, Duration::from_hours(1), 100);
     let ids = |claimed: Vec<pix_domain::follow_up::FollowUp>| -> BTreeSet<Uuid> {
         claimed.iter().map(|follow_up| follow_up.resource.id).collect()
     };

@@ -48,7 +48,8 @@ fn template() -> &'static str {
         let url = server().url(&name);
         // Of its own thread, since a case may be running already.
         let migrate = move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(PgStore::migrate(&url, Duration::from_secs(10))).expect("the schema");
         };
         std::thread::spawn(migrate).join().expect("the schema");

@@ -12,6 +12,9 @@
 --
 -- A table whose rows change leaves room in its pages (fillfactor) for their next versions. Its indexes hold nothing
 -- that changes often, but for when the record is due.
+--
+-- An index by the id alone has NULLS FIRST (there are none): so the planner can look an id up in it, and never takes it
+-- for the order of a list, where it would read through the records of every integrator. Lists go by the primary key.
 
 CREATE TABLE integrators (
     id uuid NOT NULL,
@@ -166,7 +169,7 @@ CREATE TABLE charges (
 ) WITH (
     fillfactor = 80
 );
-CREATE INDEX charges_by_id ON charges (id);
+CREATE INDEX charges_by_id ON charges (id NULLS FIRST);
 CREATE INDEX charges_by_provider_id ON charges (integrator_id, provider_id, id) WHERE provider_id IS NOT NULL;
 CREATE INDEX charges_due ON charges (follow_up_at) WHERE follow_up_at IS NOT NULL;
 
@@ -234,7 +237,7 @@ CREATE TABLE withdrawals (
 ) WITH (
     fillfactor = 80
 );
-CREATE INDEX withdrawals_by_id ON withdrawals (id);
+CREATE INDEX withdrawals_by_id ON withdrawals (id NULLS FIRST);
 CREATE INDEX withdrawals_by_provider_id ON withdrawals (integrator_id, provider_id, id) WHERE provider_id IS NOT NULL;
 CREATE INDEX withdrawals_by_end_to_end_id ON withdrawals (integrator_id, end_to_end_id, id)
 WHERE end_to_end_id IS NOT NULL;
@@ -280,7 +283,7 @@ CREATE TABLE refunds (
 ) WITH (
     fillfactor = 80
 );
-CREATE INDEX refunds_by_id ON refunds (id);
+CREATE INDEX refunds_by_id ON refunds (id NULLS FIRST);
 CREATE INDEX refunds_by_charge ON refunds (integrator_id, charge_id, id);
 CREATE INDEX refunds_by_provider_id ON refunds (integrator_id, provider_id, id) WHERE provider_id IS NOT NULL;
 CREATE INDEX refunds_by_return_id ON refunds (integrator_id, return_id, id) WHERE return_id IS NOT NULL;

@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use diesel::prelude::{ExpressionMethods, OptionalExtension, QueryDsl};
+use diesel::result::Error as DieselError;
 use diesel_async::RunQueryDsl;
 use pix_domain::error::{ApplyError, StoreError};
 use pix_domain::transition::{Transition, TransitionStore};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 use uuid::Uuid;
 
 use super::columns::Form;
-use super::error::{DbError, Of, taken};
-use super::pool::{Conn, Connections};
+use super::error::{DbError, OUT_OF_RANGE, Of, taken, understand};
+use super::pool::{Conn, Connections, answer_timeout};
 use super::statement::{Code, Statement};
 use super::{PgOptions, PgStore};
 use crate::codec::DbId;
@@ -60,7 +61,7 @@ impl Applier {
         Self {
             connections,
             resolve_timeout: options.resolve_timeout,
-            answer_timeout: options.statement_timeout.saturating_mul(2),
+            answer_timeout: answer_timeout(options.statement_timeout),
             node: u64::from_be_bytes(node),
             sent: AtomicU64::new(0),
         }
@@ -82,7 +83,8 @@ impl Applier {
     pub async fn one(&self, sent: &Sent) -> Applied {
         let mut why = String::new();
         for _ in 0..MAX_ATTEMPTS {
-            let codes = self.run(&[sent], Form::Plain).await;
+            let mut open = Vec::new();
+            let codes = self.run(&[sent], Form::Plain, self.answer_timeout, &mut open).await;
             match codes.map(|codes| codes.into_iter().next()) {
                 Ok(Some(Code::Decided(result))) => return result,
                 Ok(Some(Code::Again) | None) => "a lone transition was not decided".clone_into(&mut why),
@@ -93,12 +95,9 @@ impl Applier {
                 },
                 Err(DbError::Contention(reason)) => why = reason,
                 Err(DbError::Lost(reason)) => {
-                    return self.resolve(sent, reason, Instant::now() + self.resolve_timeout).await;
+                    return self.resolve(sent, reason, open, Instant::now() + self.resolve_timeout).await;
                 }
-                Err(DbError::Refused(rule)) if rule.contains("out of range") => {
-                    // More than a wallet can hold.
-                    return Err(ApplyError::InsufficientFunds);
-                }
+                Err(DbError::Refused(rule)) => return Err(broken(rule)),
                 Err(error) => return Err(StoreError::from(error).into()),
             }
         }
@@ -111,7 +110,8 @@ impl Applier {
             return vec![Some(self.one(lone).await)];
         }
         let all: Vec<&Sent> = group.iter().map(Arc::as_ref).collect();
-        match self.run(&all, Form::Arrays).await {
+        let mut open = Vec::new();
+        match self.run(&all, Form::Arrays, self.answer_timeout, &mut open).await {
             Ok(codes) => codes
                 .into_iter()
                 .map(|code| match code {
@@ -127,7 +127,7 @@ impl Applier {
                 let until = Instant::now() + self.resolve_timeout;
                 let mut results = Vec::with_capacity(group.len());
                 for sent in group {
-                    results.push(Some(self.resolve(sent, why.clone(), until).await));
+                    results.push(Some(self.resolve(sent, why.clone(), open.clone(), until).await));
                 }
                 results
             }
@@ -142,17 +142,29 @@ impl Applier {
         }
     }
 
-    async fn run(&self, group: &[&Sent], form: Form) -> Result<Vec<Code>, DbError> {
-        let mut conn = self.connections.get().await.map_err(|error| DbError::Unavailable(error.to_string()))?;
+    /// Sends a statement and waits at most `patience` for its answer. The name of a session that was lost on the way is
+    /// added to `open`: what was sent there may still happen.
+    async fn run(
+        &self,
+        group: &[&Sent],
+        form: Form,
+        patience: Duration,
+        open: &mut Vec<String>,
+    ) -> Result<Vec<Code>, DbError> {
+        let mut conn =
+            self.connections.get().await.map_err(|error| DbError::Unavailable(error.to_string()))?;
         let rows: Vec<(&Transition, Uuid)> = group.iter().map(|sent| (&sent.transition, sent.id)).collect();
         let statement = Statement::new(&rows, form);
-        let answer = timeout(self.answer_timeout, Self::ask(&mut conn, &statement)).await;
+        let answer = timeout(patience, Self::ask(&mut conn, &statement)).await;
         let answer = answer.unwrap_or_else(|_elapsed| {
-            Err(DbError::Lost(format!("no answer within {} ms", self.answer_timeout.as_millis())))
+            Err(DbError::Lost(format!("no answer within {} ms", patience.as_millis())))
         });
         match &answer {
             // Whatever is still going on there is not waited for.
-            Err(DbError::Lost(_)) => drop(Conn::take(conn)),
+            Err(DbError::Lost(_)) => {
+                open.push(conn.name().to_owned());
+                drop(Conn::take(conn));
+            }
             // The server is no longer the one that writes.
             Err(DbError::ReadOnly(_)) => {
                 drop(Conn::take(conn));
@@ -160,19 +172,24 @@ impl Applier {
             }
             _ => {}
         }
-        answer.and_then(|codes| statement.read(&codes).map_err(|error| DbError::Damaged(error.to_string())))
+        answer
     }
 
-    async fn ask(conn: &mut Conn, statement: &Statement) -> Result<Vec<i32>, DbError> {
-        statement.get_result::<Vec<i32>>(conn).await.of("transition")
+    async fn ask(conn: &mut Conn, statement: &Statement) -> Result<Vec<Code>, DbError> {
+        let codes: Vec<i32> = statement.get_result(conn).await.map_err(|error| match error {
+            // It was answered, so it has happened.
+            DieselError::DeserializationError(_) => DbError::Lost("the answer can't be read".to_owned()),
+            error => understand("transition", &error),
+        })?;
+        statement.read(&codes).map_err(|error| DbError::Lost(error.to_string()))
     }
 
     /// What became of a transition whose answer was lost.
     ///
     /// It is applied again, with the same number: its guards let it happen once, whichever of the two sendings comes
     /// first, even when the first is still on its way. When the guards refuse it, the number of the event that stands in
-    /// its place says whether that was the first sending.
-    async fn resolve(&self, sent: &Sent, why: String, until: Instant) -> Applied {
+    /// its place says whether that was the first sending. `open` names the sessions that were lost.
+    async fn resolve(&self, sent: &Sent, why: String, mut open: Vec<String>, until: Instant) -> Applied {
         let unknown = |why: String| Err(StoreError::Unknown(why).into());
         if sent.transition.writes.is_empty() && !sent.transition.postings.is_empty() {
             // Nothing guards it.
@@ -180,9 +197,10 @@ impl Applier {
         }
         let mut why = why;
         while Instant::now() < until {
-            match self.resolve_once(sent).await {
-                Ok(result) => return result,
-                Err(error) => why = error,
+            match timeout_at(until, self.resolve_once(sent, &mut open, until)).await {
+                Ok(Ok(result)) => return result,
+                Ok(Err(error)) => why = error,
+                Err(_elapsed) => break,
             }
             tokio::time::sleep(RESOLVE_PAUSE).await;
         }
@@ -190,8 +208,14 @@ impl Applier {
         unknown(why)
     }
 
-    async fn resolve_once(&self, sent: &Sent) -> Result<Applied, String> {
-        let refused = match self.run(&[sent], Form::Plain).await {
+    async fn resolve_once(
+        &self,
+        sent: &Sent,
+        open: &mut Vec<String>,
+        until: Instant,
+    ) -> Result<Applied, String> {
+        let patience = self.answer_timeout.min(until.saturating_duration_since(Instant::now()));
+        let refused = match self.run(&[sent], Form::Plain, patience, open).await {
             Ok(codes) => match codes.into_iter().next() {
                 Some(Code::Decided(Ok(()))) => return Ok(Ok(())),
                 Some(Code::Decided(Err(refused))) => refused,
@@ -201,9 +225,15 @@ impl Applier {
                 Some(key) => ApplyError::Duplicate(key),
                 None => return Err(constraint),
             },
-            Err(DbError::Refused(rule)) => ApplyError::Store(StoreError::Rejected(rule)),
+            Err(DbError::Refused(rule)) => broken(rule),
             Err(error) => return Err(StoreError::from(error).to_string()),
         };
+        // A version that is past and a key that is taken stay so. Money may come, and then the first sending, if it is
+        // only now decided, would happen after it was called refused.
+        let for_ever = matches!(refused, ApplyError::Stale | ApplyError::Duplicate(_));
+        if !for_ever && !self.are_over(open).await.map_err(|error| error.to_string())? {
+            return Err("the first sending may still be at work".to_owned());
+        }
         match self.happened(sent).await {
             Ok(true) => Ok(Ok(())),
             Ok(false) => Ok(Err(refused)),
@@ -211,7 +241,22 @@ impl Applier {
         }
     }
 
+    /// Whether the server has ended these sessions. It does so when it has done all that it was sent in them.
+    async fn are_over(&self, sessions: &[String]) -> Result<bool, StoreError> {
+        let mut conn = self.connections.get().await?;
+        let left: i64 = catalog::pg_stat_activity::table
+            .filter(catalog::pg_stat_activity::application_name.eq_any(sessions))
+            .count()
+            .get_result(&mut conn)
+            .await
+            .of("pg_stat_activity")?;
+        Ok(left == 0)
+    }
+
     /// Whether the events of this very sending are there.
+    ///
+    /// The row is locked so that this is a commit itself: where commits wait for a standby, what is found here is on the
+    /// standby too, though the server may have been restarted before it was.
     async fn happened(&self, sent: &Sent) -> Result<bool, StoreError> {
         let Some(write) = sent.transition.writes.as_slice().first() else { return Ok(false) };
         let resource = write.record.resource();
@@ -222,11 +267,33 @@ impl Applier {
             .filter(numbered::events::resource_id.eq(DbId(resource.id)))
             .filter(numbered::events::sequence.eq(i64::from(write.record.version().0)))
             .select(numbered::events::transition_id)
+            .for_key_share()
             .get_result(&mut conn)
             .await
             .optional()
             .of("events")?;
         Ok(found == Some(DbId(sent.id)))
+    }
+}
+
+/// What a broken rule of the schema means to the caller.
+fn broken(rule: String) -> ApplyError {
+    if rule.contains(OUT_OF_RANGE) {
+        // More than a wallet can hold.
+        ApplyError::InsufficientFunds
+    } else {
+        StoreError::Rejected(rule).into()
+    }
+}
+
+mod catalog {
+    //! What PostgreSQL says of its sessions.
+
+    diesel::table! {
+        pg_catalog.pg_stat_activity (pid) {
+            pid -> Integer,
+            application_name -> Nullable<Text>,
+        }
     }
 }
 

@@ -62,10 +62,16 @@ const UNAVAILABLE: [&str; 7] = [
     "too many clients",
     "the database system is",
 ];
-const DAMAGED: [&str; 4] = ["invalid page", "could not read block", "does not exist", "unexpected data beyond EOF"];
-const OUT_OF_RANGE: &str = "out of range";
+const DAMAGED: [&str; 4] =
+    ["invalid page", "could not read block", "does not exist", "unexpected data beyond EOF"];
+/// How the server says that a number is too large for its column.
+pub const OUT_OF_RANGE: &str = "out of range";
 
-fn understand(table: &str, error: &DieselError) -> DbError {
+/// How the server says that a text can't be one of its own: it has a NUL.
+const NOT_A_TEXT: &str = "invalid byte sequence";
+
+/// What an error of a statement about `table` means.
+pub fn understand(table: &str, error: &DieselError) -> DbError {
     match error {
         DieselError::DatabaseError(kind, information) => {
             let message = information.message();
@@ -101,7 +107,7 @@ fn by_wording(table: &str, message: &str) -> DbError {
         DbError::Unavailable(message.to_owned())
     } else if says(&DAMAGED) {
         DbError::Damaged(format!("{table}: {message}"))
-    } else if message.contains(OUT_OF_RANGE) {
+    } else if message.contains(OUT_OF_RANGE) || message.contains(NOT_A_TEXT) {
         DbError::Refused(format!("{table}: {message}"))
     } else {
         DbError::Lost(message.to_owned())

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pix_domain::error::StoreError;
+use pix_domain::ids::IntegratorId;
 use pix_domain::transition::{Guard, Record, Transition};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -45,6 +46,8 @@ struct Line {
     waiting: VecDeque<Waiting>,
     /// What the groups at the database touch.
     touched: HashSet<u64>,
+    /// The wallets they move money in. Another group would only wait for their locks, and let all of its own wait.
+    wallets: HashSet<IntegratorId>,
     /// How many groups are at the database, or about to be.
     groups: usize,
 }
@@ -54,6 +57,14 @@ struct Waiting {
     sent: Arc<Sent>,
     touches: Vec<u64>,
     answer: oneshot::Sender<Applied>,
+}
+
+impl Waiting {
+    /// The wallet that it moves money in.
+    fn wallet(&self) -> Option<IntegratorId> {
+        let transition = &self.sent.transition;
+        (!transition.postings.is_empty()).then_some(transition.integrator_id)
+    }
 }
 
 impl Line {
@@ -68,7 +79,8 @@ impl Line {
                 left.push_back(next);
                 break;
             }
-            if next.touches.iter().any(|key| self.touched.contains(key) || behind.contains(key)) {
+            let locked = next.wallet().is_some_and(|wallet| self.wallets.contains(&wallet));
+            if locked || next.touches.iter().any(|key| self.touched.contains(key) || behind.contains(key)) {
                 behind.extend(&next.touches);
                 left.push_back(next);
             } else {
@@ -78,6 +90,7 @@ impl Line {
         }
         left.append(&mut self.waiting);
         self.waiting = left;
+        self.wallets.extend(group.iter().filter_map(Waiting::wallet));
         group
     }
 }
@@ -99,16 +112,20 @@ impl Gatherer {
     pub async fn apply(&self, sent: Sent) -> Applied {
         let (answer, answered) = oneshot::channel();
         let touches = touches(&sent.transition, &self.shared.hasher);
-        {
+        let turn = {
             let mut line = self.shared.line();
             if line.waiting.len() >= MAX_WAITING {
                 return Err(StoreError::Unavailable("too many writes are waiting".to_owned()).into());
             }
             line.waiting.push_back(Waiting { sent: Arc::new(sent), touches, answer });
-            if line.groups < self.shared.grouping.groups_in_flight {
+            (line.groups < self.shared.grouping.groups_in_flight).then(|| {
                 line.groups = line.groups.saturating_add(1);
-                self.shared.runtime.spawn(Arc::clone(&self.shared).run_groups());
-            }
+                Turn { shared: Arc::clone(&self.shared), ended: false }
+            })
+        };
+        if let Some(turn) = turn {
+            // A runtime that is gone drops it at once.
+            self.shared.runtime.spawn(turn.run_groups());
         }
         answered.await.unwrap_or_else(|_closed| {
             Err(StoreError::Unknown("the store was closed during a write".to_owned()).into())
@@ -139,51 +156,33 @@ impl Shared {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs groups until none is left in line.
-    async fn run_groups(self: Arc<Self>) {
-        loop {
-            self.gather().await;
-            let group = {
-                let mut line = self.line();
-                let group = line.take(self.grouping.max_group);
-                if group.is_empty() {
-                    line.groups = line.groups.saturating_sub(1);
-                    return;
-                }
-                group
-            };
-            self.run(group).await;
-        }
-    }
-
-    /// Waits for company, as long as another group is at the database and this one wouldn't be full.
-    async fn gather(&self) {
+    /// Waits for company after a group of `before` transitions: whoever was just answered is likely to come again, and
+    /// goes with this group or waits for the whole of it. Ends as soon as as many are in line as have come before.
+    async fn gather(&self, before: usize) {
         let wait = self.grouping.gather_wait;
-        if wait.is_zero() {
+        let expected = self.line().waiting.len().saturating_add(before).min(self.grouping.max_group);
+        if wait.is_zero() || expected < 2 {
             return;
         }
         // A timer of the runtime is ten times too coarse.
         let since = Instant::now();
-        while since.elapsed() < wait {
-            {
-                let line = self.line();
-                if line.groups < 2 || line.waiting.len() >= self.grouping.max_group {
-                    return;
-                }
-            }
+        while self.line().waiting.len() < expected && since.elapsed() < wait {
             tokio::task::yield_now().await;
         }
     }
 
     async fn run(&self, group: Vec<Waiting>) {
         let sent: Vec<Arc<Sent>> = group.iter().map(|waiting| Arc::clone(&waiting.sent)).collect();
+        let mut at_database = AtDatabase {
+            shared: self,
+            touches: group.iter().flat_map(|waiting| &waiting.touches).copied().collect(),
+            wallets: group.iter().filter_map(Waiting::wallet).collect(),
+        };
         let results = self.applier.many(&sent).await;
         let mut again = Vec::new();
         let mut line = self.line();
+        at_database.leave(&mut line);
         for (waiting, result) in group.into_iter().zip(results) {
-            for key in &waiting.touches {
-                line.touched.remove(key);
-            }
             match result {
                 // Whoever doesn't wait any more has gone away.
                 Some(result) => drop(waiting.answer.send(result)),
@@ -192,6 +191,79 @@ impl Shared {
         }
         for waiting in again.into_iter().rev() {
             line.waiting.push_front(waiting);
+        }
+    }
+}
+
+/// What a group at the database touches, until it has left, however it does.
+struct AtDatabase<'a> {
+    shared: &'a Shared,
+    touches: Vec<u64>,
+    wallets: Vec<IntegratorId>,
+}
+
+impl AtDatabase<'_> {
+    fn leave(&mut self, line: &mut Line) {
+        for key in self.touches.drain(..) {
+            line.touched.remove(&key);
+        }
+        for wallet in self.wallets.drain(..) {
+            line.wallets.remove(&wallet);
+        }
+    }
+}
+
+impl Drop for AtDatabase<'_> {
+    fn drop(&mut self) {
+        if !self.touches.is_empty() || !self.wallets.is_empty() {
+            let shared = self.shared;
+            self.leave(&mut shared.line());
+        }
+    }
+}
+
+/// The right to run groups. When it is lost before the line is empty, because the runtime is gone or a group panicked,
+/// nobody may be left to run those in line: they are told that nothing was done.
+struct Turn {
+    shared: Arc<Shared>,
+    ended: bool,
+}
+
+impl Turn {
+    /// Runs groups until none is left in line.
+    async fn run_groups(mut self) {
+        let mut before = 0;
+        loop {
+            self.shared.gather(before).await;
+            let group = {
+                let mut line = self.shared.line();
+                let group = line.take(self.shared.grouping.max_group);
+                if group.is_empty() {
+                    line.groups = line.groups.saturating_sub(1);
+                    self.ended = true;
+                    return;
+                }
+                group
+            };
+            before = group.len();
+            self.shared.run(group).await;
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        let mut line = self.shared.line();
+        line.groups = line.groups.saturating_sub(1);
+        if line.groups > 0 {
+            return;
+        }
+        for waiting in line.waiting.drain(..) {
+            let gone = StoreError::Unavailable("the store was closed before a write".to_owned());
+            drop(waiting.answer.send(Err(gone.into())));
         }
     }
 }

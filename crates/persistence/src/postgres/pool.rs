@@ -3,25 +3,35 @@
 //! Three pools, so that none starves another: *money* for transitions and settings, *reads*, and *workers* for the list
 //! of what is due. No connection is held while anything but the database is waited for.
 //!
-//! Connections are made, and driven, on the runtime that opened the store, whichever runtime asks for them.
+//! Connections are made, and driven, on the runtime that opened the store, whichever runtime asks for them. One whose
+//! server owes an answer for longer than it could work on it is ended: the line, or the server, hangs.
 
 use std::fmt;
+use std::future::Future;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use deadpool::Runtime;
-use diesel::result::ConnectionError;
-use diesel_async::pooled_connection::deadpool::{Object, Pool, PoolError};
-use diesel_async::pooled_connection::{AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod};
-use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
+use deadpool::managed::{self, Metrics, Object, Pool, PoolError, RecycleError, RecycleResult};
+use diesel::connection::{Instrumentation, InstrumentationEvent};
+use diesel_async::pooled_connection::PoolableConnection;
+use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use pix_domain::error::StoreError;
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, interval, timeout};
 use tokio_postgres::{Config, NoTls};
 
 /// A connection out of a pool.
-pub type Conn = Object<AsyncPgConnection>;
+pub type Conn = Object<Manager>;
 
 /// How long an idle connection may be silent before the kernel asks whether the other end is there.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+/// How often in the time for an answer it is looked whether that time is over.
+const LOOKS: u32 = 8;
+/// How long making a connection may take when nothing else is said.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// What a pool is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,8 +62,7 @@ impl Purpose {
         let common = format!(
             "SET statement_timeout = {timeout}; SET lock_timeout = {timeout}; \
              SET idle_in_transaction_session_timeout = {timeout}; SET jit = off; \
-             SET default_transaction_isolation = 'read committed'; SET application_name = 'pix-gateway {}'",
-            self.as_str()
+             SET default_transaction_isolation = 'read committed'"
         );
         match self {
             Self::Money => format!(
@@ -65,11 +74,68 @@ impl Purpose {
     }
 }
 
+/// One connection, and the name its server knows it by.
+///
+/// Nobody else has that name. As long as the server lists it, what was sent there may still happen.
+pub struct Session {
+    conn: AsyncPgConnection,
+    name: String,
+    /// Ends the driving of the connection when this is dropped.
+    _driven: oneshot::Sender<()>,
+}
+
+impl Session {
+    /// Its `application_name`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Deref for Session {
+    type Target = AsyncPgConnection;
+
+    fn deref(&self) -> &AsyncPgConnection {
+        &self.conn
+    }
+}
+
+impl DerefMut for Session {
+    fn deref_mut(&mut self) -> &mut AsyncPgConnection {
+        &mut self.conn
+    }
+}
+
+/// Makes the connections of one pool.
+pub struct Manager {
+    config: Config,
+    purpose: Purpose,
+    statement_timeout: Duration,
+    runtime: Handle,
+}
+
+impl managed::Manager for Manager {
+    type Type = Session;
+    type Error = String;
+
+    async fn create(&self) -> Result<Session, String> {
+        let (config, purpose) = (self.config.clone(), self.purpose);
+        let made = self.runtime.spawn(connect(config, purpose, self.statement_timeout)).await;
+        made.map_err(|error| error.to_string()).flatten()
+    }
+
+    async fn recycle(&self, session: &mut Session, _: &Metrics) -> RecycleResult<String> {
+        if session.conn.is_broken() {
+            return Err(RecycleError::message("the connection is broken"));
+        }
+        Ok(())
+    }
+}
+
 /// One pool.
 #[derive(Clone)]
 pub struct Connections {
     purpose: Purpose,
-    pool: Pool<AsyncPgConnection>,
+    pool: Pool<Manager>,
 }
 
 impl fmt::Debug for Connections {
@@ -102,18 +168,9 @@ impl Connections {
     ) -> Result<Self, String> {
         config.keepalives(true).keepalives_idle(KEEPALIVE_IDLE);
         // The kernel gives up on what the other end doesn't acknowledge.
-        config.tcp_user_timeout(settings.statement_timeout.saturating_mul(2));
-        let told = purpose.settings(settings.statement_timeout);
-        let mut manager = ManagerConfig::<AsyncPgConnection>::default();
-        manager.recycling_method = RecyclingMethod::Fast;
-        manager.custom_setup = Box::new(move |_url| {
-            let (config, told, runtime) = (config.clone(), told.clone(), runtime.clone());
-            Box::pin(async move {
-                let made = runtime.spawn(connect(config, told)).await;
-                made.map_err(|error| ConnectionError::BadConnection(error.to_string())).flatten()
-            })
-        });
-        let pool = Pool::builder(AsyncDieselConnectionManager::new_with_config("", manager))
+        config.tcp_user_timeout(answer_timeout(settings.statement_timeout));
+        let manager = Manager { config, purpose, statement_timeout: settings.statement_timeout, runtime };
+        let pool = Pool::builder(manager)
             .max_size(settings.size.max(1))
             .wait_timeout(Some(settings.acquire_timeout))
             .runtime(Runtime::Tokio1)
@@ -138,12 +195,84 @@ impl Connections {
     }
 }
 
-async fn connect(config: Config, told: String) -> Result<AsyncPgConnection, ConnectionError> {
-    let (client, connection) =
-        config.connect(NoTls).await.map_err(|error| ConnectionError::BadConnection(describe(&error)))?;
-    let mut conn = AsyncPgConnection::try_from_client_and_connection(client, connection).await?;
-    conn.batch_execute(&told).await.map_err(ConnectionError::CouldntSetupConfiguration)?;
-    Ok(conn)
+/// How long is waited for an answer: the server itself gives up long before, so beyond this the line is dead.
+pub const fn answer_timeout(statement_timeout: Duration) -> Duration {
+    statement_timeout.saturating_mul(2)
+}
+
+async fn connect(config: Config, purpose: Purpose, statement_timeout: Duration) -> Result<Session, String> {
+    // The library's own limit ends when the other end has taken the connection.
+    let limit = config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
+    let hosts = config.get_hosts().len().max(config.get_hostaddrs().len()).max(1);
+    let limit = limit.saturating_mul(u32::try_from(hosts).unwrap_or(u32::MAX));
+    let made = timeout(limit, establish(config, purpose, statement_timeout)).await;
+    made.unwrap_or_else(|_elapsed| Err(format!("no connection within {} ms", limit.as_millis())))
+}
+
+async fn establish(config: Config, purpose: Purpose, statement_timeout: Duration) -> Result<Session, String> {
+    let mut number = [0_u8; 8];
+    getrandom::fill(&mut number).map_err(|error| error.to_string())?;
+    let name = format!("pix-gateway {} {:016x}", purpose.as_str(), u64::from_be_bytes(number));
+    let (client, connection) = config.connect(NoTls).await.map_err(|error| describe(&error))?;
+    let asked = Asked::default();
+    let (driven, dropped) = oneshot::channel();
+    tokio::spawn(drive(connection, asked.clone(), answer_timeout(statement_timeout), dropped));
+    let mut conn = AsyncPgConnection::try_from(client).await.map_err(|error| error.to_string())?;
+    conn.set_instrumentation(asked);
+    let told = format!("{}; SET application_name = '{name}'", purpose.settings(statement_timeout));
+    conn.batch_execute(&told).await.map_err(|error| error.to_string())?;
+    Ok(Session { conn, name, _driven: driven })
+}
+
+/// Since when a server owes an answer.
+#[derive(Debug, Clone, Default)]
+struct Asked(Arc<Mutex<Option<Instant>>>);
+
+impl Asked {
+    fn set(&self, since: Option<Instant>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = since;
+    }
+
+    fn since(&self) -> Option<Instant> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Instrumentation for Asked {
+    fn on_connection_event(&mut self, event: InstrumentationEvent<'_>) {
+        match event {
+            InstrumentationEvent::StartQuery { .. } => self.set(Some(Instant::now())),
+            InstrumentationEvent::FinishQuery { .. } => self.set(None),
+            _ => {}
+        }
+    }
+}
+
+/// Drives a connection until it ends, nobody wants it any more, or an answer is overdue.
+async fn drive(
+    connection: impl Future<Output = Result<(), tokio_postgres::Error>>,
+    asked: Asked,
+    limit: Duration,
+    mut dropped: oneshot::Receiver<()>,
+) {
+    let mut connection = std::pin::pin!(connection);
+    let mut look = interval((limit / LOOKS).max(Duration::from_millis(1)));
+    loop {
+        tokio::select! {
+            ended = &mut connection => {
+                if let Err(error) = ended {
+                    tracing::debug!(error = %describe(&error), "a connection ended");
+                }
+                return;
+            }
+            _ = &mut dropped => return,
+            _ = look.tick() => {
+                if asked.since().is_some_and(|since| since.elapsed() > limit) {
+                    return;
+                }
+            }
+        }
+    }
 }
 
 /// The error with its causes; without values, which only a server's details have.

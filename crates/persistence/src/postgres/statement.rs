@@ -29,7 +29,8 @@ use pix_domain::wallet::Account;
 use uuid::Uuid;
 
 use super::columns::{
-    Charges, Events, Findings, Form, Handles, Money, Owners, Postings, Receipts, Refunds, Wallets, Withdrawals,
+    Charges, Events, Findings, Form, Handles, Money, Owners, Postings, Receipts, Refunds, Wallets,
+    Withdrawals,
 };
 use crate::codec::{self, DbId, DbTime};
 use crate::rows::{ChargeRow, ReceiptRow, RefundRow, WithdrawalRow};

@@ -56,5 +56,5 @@ fn what_a_server_does_not_tell_is_not_taken_for_granted() {
 #[test]
 fn there_is_a_migration_and_its_name_begins_with_its_day() {
     let names: Vec<String> = embedded().iter().map(|migration| migration.name().to_string()).collect();
-    assert_eq!(names.first().map(String::as_str), Some("2026-11-21-000001_books"));
+    assert_eq!(names[0], "2026-11-21-000001_books");
 }

@@ -1,0 +1,167 @@
+//! Every statement finds its rows by key, on empty tables and on full ones: the server's own account of its plans.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use pix_conformance::Services;
+use pix_conformance::builders::{key, next, report};
+use pix_domain::follow_up::FollowUpStore;
+use pix_domain::ids::IntegratorId;
+use pix_domain::provider::Progress;
+use pix_domain::time::Timestamp;
+use pix_domain::transition::{Transition, TransitionStore};
+use pix_persistence::postgres::PgStore;
+use pix_pg_server::{Options, PgServer};
+
+use super::support::{PATIENCE, database, named, namesake, open, options, releasing, services, settling};
+
+/// How many rows each table is filled to.
+const ROWS: usize = 10_000;
+const TABLES: [&str; 11] = [
+    "integrators",
+    "wallets",
+    "charges",
+    "withdrawals",
+    "refunds",
+    "postings",
+    "events",
+    "receipts",
+    "handles",
+    "findings",
+    "fee_schedules",
+];
+
+/// Every shape of a transition, of one owner with money: alone, then all that go together.
+async fn every_shape(store: &Arc<PgStore>, services: &Services, owner: IntegratorId) {
+    for together in [false, true] {
+        let mut steps: [Vec<Transition>; 4] = Default::default();
+        for _ in 0..if together { 3 } else { 1 } {
+            let opening = services.charge_intent(owner).answering(Some(key(&services.id().to_string())));
+            let charge = opening.charge().unwrap().clone();
+            let paying = services.credit_intent(&charge, services.payment(10_000));
+            let paid = paying.charge().unwrap().clone();
+            let holding = [services.withdrawal_intent(owner, 10), services.withdrawal_intent(owner, 10)];
+            let [first, second] = holding.clone().map(|holding| holding.withdrawal().unwrap().clone());
+            let refunding = services.refund_intent(&paid, 10);
+            let refund = refunding.refund().unwrap().clone();
+            let done = report(refund.id.0, Progress::Completed);
+            let of_refund = refunding.charge().unwrap().clone();
+            let finding = Transition::new(owner, services.now()).find(paid.resource(), "odd", "odd".into());
+            steps[0].extend([opening]);
+            steps[1].extend([paying, holding[0].clone(), holding[1].clone(), namesake(services, &charge)]);
+            steps[2].extend([settling(services, &first), releasing(services, &second), refunding]);
+            steps[3].extend([next(refund.complete(of_refund, done, services.now())), finding]);
+        }
+        let mut answers = Vec::new();
+        for step in steps {
+            if together {
+                answers.extend(store.apply_all(step).await);
+            } else {
+                for transition in step {
+                    answers.push(store.apply(transition).await);
+                }
+            }
+        }
+        // The namesakes.
+        let refused = answers.iter().filter(|answer| answer.is_err()).count();
+        assert_eq!(refused, if together { 3 } else { 1 }, "{answers:?}");
+    }
+    store.claim(Timestamp::from_micros(i64::MAX / 2), PATIENCE, 5).await.unwrap();
+}
+
+/// Fills the tables with copies of one row each.
+fn fill(server: &PgServer, database: &str) {
+    let copy = |table: &str, changes: &str, order: &str| {
+        format!(
+            "INSERT INTO {table} SELECT (jsonb_populate_record(NULL::{table}, \
+             to_jsonb(r) || jsonb_build_object({changes}))).* FROM (SELECT * FROM {table} ORDER BY {order} LIMIT 1) r, generate_series(1, {ROWS}) n;"
+        )
+    };
+    let script = [
+        "SET auto_explain.log_min_duration = -1;".to_owned(),
+        copy("integrators", "'id', gen_random_uuid()", "id"),
+        "INSERT INTO wallets SELECT id, 0, 0, 0 FROM integrators ON CONFLICT DO NOTHING;".to_owned(),
+        copy("charges", "'id', gen_random_uuid(), 'external_id', 'x' || n", "id"),
+        copy("withdrawals", "'id', gen_random_uuid(), 'external_id', 'x' || n", "id"),
+        copy("refunds", "'id', gen_random_uuid(), 'external_id', 'x' || n", "id"),
+        copy("postings", "'entry', n + 1000000", "entry"),
+        copy("events", "'resource_id', gen_random_uuid()", "sequence"),
+        copy("receipts", "'receipt_key', 'x' || n, 'number', n + 1000", "number"),
+        copy("handles", "'key', 'x' || n", "key"),
+        copy("findings", "'number', n + 1000, 'resource_id', gen_random_uuid()", "number"),
+        "ANALYZE;".to_owned(),
+    ];
+    server.psql(database, &script.concat()).unwrap();
+}
+
+/// What is wrong with the plans in a log: scans of whole tables, and scans of whole indexes.
+fn whole_scans(log: &str) -> BTreeSet<String> {
+    let mut wrong = BTreeSet::new();
+    let lines: Vec<&str> = log.lines().map(str::trim).collect();
+    for (place, line) in lines.iter().enumerate() {
+        let scan = line.trim_start_matches("->").trim_start();
+        let on_table = TABLES
+            .iter()
+            .any(|table| scan.contains(&format!(" on {table} ")) || scan.contains(&format!(" on {table}_")));
+        if !on_table || !scan.contains("Scan") || scan.starts_with("CTE Scan") {
+            continue;
+        }
+        // Those are told with their condition one or two lines below.
+        let told = lines.get(place..lines.len().min(place + 3)).unwrap_or_default();
+        let by_key = scan.contains("Index") && told.iter().any(|line| line.starts_with("Index Cond:"));
+        if !by_key && !scan.starts_with("Bitmap Heap Scan") {
+            wrong.insert((*scan).to_owned());
+        }
+    }
+    wrong
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn every_statement_finds_its_rows_by_key() {
+    let explained = Options::default()
+        .with("session_preload_libraries", "auto_explain")
+        .with("auto_explain.log_min_duration", "0")
+        .with("auto_explain.log_nested_statements", "on");
+    let server = PgServer::start(explained).unwrap();
+    let database = database(&server).await;
+    let mut seen = server.log().len();
+    for filled in [false, true] {
+        if filled {
+            fill(&server, &database);
+            // The rows have to be such as the schema wants; their sums needn't be.
+            assert_eq!(server.psql(&database, "SELECT count(*) > 9999 FROM postings").unwrap(), "t");
+            seen = server.log().len();
+        }
+        // A plan is made when a connection first runs a statement.
+        let store = open(&server.url(&database), options()).await;
+        let services = services(&store, u64::from(filled));
+        let owner = services.funded(100_000).await;
+        let from = if filled { server.log().len() } else { seen };
+        every_shape(&store, &services, owner).await;
+        services.apply(named(&services, owner, "last")).await;
+        let log = server.log();
+        let log = log.get(from..).unwrap();
+        let plans = log.matches("Query Text: WITH in_").count();
+        assert!(plans > 12, "{plans} plans");
+        let ours: String = log
+            .split("LOG:  duration")
+            .filter(|plan| plan.contains("Query Text: WITH") || plan.contains("FOR KEY SHARE"))
+            .collect();
+        println!("{plans} plans looked at on {} tables", if filled { "full" } else { "empty" });
+        let by_key = ours.matches("Index Cond:").count();
+        assert!(by_key > 50, "{by_key} scans by key");
+        assert_eq!(whole_scans(&ours), BTreeSet::new());
+    }
+}
+
+#[test]
+fn a_scan_of_a_whole_table_is_seen() {
+    let plan = "\t  ->  Seq Scan on charges t  (cost=0.00..1.01 rows=1 width=1)\n\t  Filter: (id = 1)\n";
+    assert_eq!(whole_scans(plan).len(), 1);
+    let plan =
+        "\t  ->  Index Scan using charges_pkey on charges t  (cost=0.00..1.01)\n\t  Filter: (id = 1)\n";
+    assert_eq!(whole_scans(plan).len(), 1);
+    let plan =
+        "\t  ->  Index Scan using charges_pkey on charges t  (cost=0)\n\t        Index Cond: (id = 1)\n";
+    assert_eq!(whole_scans(plan).len(), 0);
+}

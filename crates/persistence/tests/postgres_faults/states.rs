@@ -1,0 +1,174 @@
+//! A server that is down, takes no writes, or is busy: nothing is written, it is said so, and it passes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pix_conformance::Services;
+use pix_domain::error::{ApplyError, StoreError};
+use pix_domain::ids::IntegratorId;
+use pix_domain::transition::{Transition, TransitionStore};
+use pix_domain::wallet::store::WalletStore;
+use pix_persistence::postgres::{PgOptions, PgStore};
+use pix_pg_server::{Options, PgServer, StopMode};
+
+use super::support::{
+    assert_books_are_clean, database, ends, happened, mark, open, options, server, services, session, until,
+};
+
+struct Place<'a> {
+    server: &'a PgServer,
+    database: String,
+    store: Arc<PgStore>,
+    services: Services,
+    owner: IntegratorId,
+}
+
+impl<'a> Place<'a> {
+    async fn new(server: &'a PgServer, options: PgOptions) -> Self {
+        let database = database(server).await;
+        let store = open(&server.url(&database), options).await;
+        let services = services(&store, 0);
+        let owner = services.funded(100_000).await;
+        Self { server, database, store, services, owner }
+    }
+
+    /// Asserts that nothing can be written now; the mark of what was tried.
+    async fn is_unavailable(&self) -> String {
+        let transition = self.services.withdrawal_intent(self.owner, 10);
+        let mark = mark(&transition);
+        assert_unavailable(&ends(self.store.apply(transition)).await);
+        mark
+    }
+
+    async fn works_again(&self, undone: &[String]) {
+        until("writes", async || self.store.apply(self.writing()).await.is_ok()).await;
+        let happened = happened(self.server, &self.database);
+        assert!(undone.iter().all(|mark| !happened.contains(mark)));
+        assert_books_are_clean(&self.store).await;
+    }
+
+    fn writing(&self) -> Transition {
+        self.services.withdrawal_intent(self.owner, 1)
+    }
+
+    async fn lock_wallet(&self) -> tokio_postgres::Client {
+        let locker = session(&self.server.url(&self.database)).await;
+        let lock = format!("BEGIN; SELECT 1 FROM wallets WHERE integrator_id = '{}' FOR UPDATE", self.owner);
+        locker.batch_execute(&lock).await.unwrap();
+        locker
+    }
+}
+
+fn assert_unavailable(answer: &Result<(), ApplyError>) {
+    assert!(matches!(answer, Err(ApplyError::Store(StoreError::Unavailable(_)))), "{answer:?}");
+}
+
+fn both_ways(options: PgOptions) -> [PgOptions; 2] {
+    [options, PgOptions { grouping: None, ..options }]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_server_that_is_down_or_read_only_is_unavailable_until_it_is_not() {
+    let server = PgServer::start(Options::default()).unwrap();
+    for options in both_ways(options()) {
+        let place = Place::new(&server, options).await;
+        place.store.wallet(place.owner).await.unwrap();
+        tokio::task::block_in_place(|| server.stop(StopMode::Fast)).unwrap();
+        // The connections that there were may have been lost on the way; new ones are refused.
+        until("it is noticed", async || {
+            matches!(
+                place.store.apply(place.writing()).await,
+                Err(ApplyError::Store(StoreError::Unavailable(_)))
+            )
+        })
+        .await;
+        let mut undone = vec![place.is_unavailable().await];
+        let read = ends(place.store.wallet(place.owner)).await;
+        assert!(matches!(read, Err(StoreError::Unavailable(_))), "{read:?}");
+        tokio::task::block_in_place(|| server.start_again()).unwrap();
+        place.works_again(&undone).await;
+
+        server.set("default_transaction_read_only", "on").unwrap();
+        until("it is noticed", async || place.store.apply(place.writing()).await.is_err()).await;
+        undone.push(place.is_unavailable().await);
+        place.store.wallet(place.owner).await.unwrap();
+        server
+            .psql(
+                "postgres",
+                "SET default_transaction_read_only = off; ALTER SYSTEM RESET default_transaction_read_only",
+            )
+            .unwrap();
+        server.reload().unwrap();
+        place.works_again(&undone).await;
+    }
+}
+
+#[tokio::test]
+async fn a_wallet_that_another_one_holds_is_waited_for_no_longer_than_told() {
+    for options in both_ways(PgOptions { statement_timeout: Duration::from_millis(300), ..options() }) {
+        let place = Place::new(server(), options).await;
+        let locker = place.lock_wallet().await;
+        let undone = [place.is_unavailable().await];
+        // Whoever needs no money goes on.
+        place.services.apply(place.services.charge_intent(place.owner)).await;
+        locker.batch_execute("ROLLBACK").await.unwrap();
+        place.works_again(&undone).await;
+    }
+}
+
+#[tokio::test]
+async fn a_caller_who_finds_all_connections_busy_is_told_so() {
+    let busy = PgOptions {
+        money_connections: 1,
+        acquire_timeout: Duration::from_millis(50),
+        grouping: None,
+        ..options()
+    };
+    let place = Place::new(server(), busy).await;
+    let locker = place.lock_wallet().await;
+    let (store, transition) = (place.store.clone(), place.writing());
+    let first = tokio::spawn(async move { store.apply(transition).await });
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
+                   AND datname = current_database()";
+    until("the first one waits", async || server().psql(&place.database, waiting).unwrap() == "1").await;
+    let undone = [place.is_unavailable().await];
+    // Reads have connections of their own.
+    place.store.wallet(place.owner).await.unwrap();
+    locker.batch_execute("ROLLBACK").await.unwrap();
+    assert_eq!(ends(first).await.unwrap(), Ok(()));
+    place.works_again(&undone).await;
+}
+
+#[tokio::test]
+async fn a_server_that_has_no_room_for_another_connection_is_unavailable() {
+    let server = PgServer::start(
+        Options { max_connections: 8, ..Options::default() }.with("superuser_reserved_connections", "0"),
+    )
+    .unwrap();
+    let place = Place::new(&server, PgOptions { grouping: None, ..options() }).await;
+    let mut sessions = Vec::new();
+    // The store has some already, and loses them.
+    server
+        .psql(&place.database, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'pix-gateway%'")
+        .unwrap();
+    until("the server is full", async || {
+        let made = tokio_postgres::connect(&server.url("postgres"), tokio_postgres::NoTls).await;
+        match made {
+            Ok((client, connection)) => {
+                tokio::spawn(connection);
+                sessions.push(client);
+                false
+            }
+            Err(_full) => true,
+        }
+    })
+    .await;
+    until("it is noticed", async || place.store.apply(place.writing()).await.is_err()).await;
+    let transition = place.services.withdrawal_intent(place.owner, 10);
+    let mark = mark(&transition);
+    assert_unavailable(&ends(place.store.apply(transition)).await);
+    drop(sessions);
+    until("writes", async || place.store.apply(place.writing()).await.is_ok()).await;
+    assert!(!happened(&server, &place.database).contains(&mark));
+    assert_books_are_clean(&place.store).await;
+}
