@@ -47,6 +47,12 @@ pub enum Command {
     /// Set and show what an integrator pays.
     #[command(subcommand)]
     Fees(Fees),
+    /// List withdrawals and refunds whose outcome isn't known, oldest first, with what is held for them.
+    Uncertain {
+        /// Answer in JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Prove that the books are right; exits with 1 when they aren't.
     Audit(Audit),
     /// Run the simulated provider alone.

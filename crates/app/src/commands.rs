@@ -9,6 +9,7 @@ pub mod migrate;
 pub mod secrets;
 pub mod serve;
 pub mod simulator;
+pub mod uncertain;
 pub mod work;
 
 use std::process::ExitCode;

@@ -11,6 +11,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use pix_persistence::postgres::{Grouping, PgOptions};
+use pix_settlement::BreakerConfig;
 use secrecy::SecretString;
 use thiserror::Error;
 
@@ -114,6 +115,26 @@ pub const SETTINGS: &[Setting] = &[
         "PIX_PROVIDER_TIMEOUT_MS",
         Some("15000"),
         "Longest wait for one answer of the provider, 100 to 120000.",
+    ),
+    open(
+        "PIX_PROVIDER_BREAKER_FAILURES",
+        Some("5"),
+        "After how many failed charges in a row new ones are turned away for a while, 1 to 1000.",
+    ),
+    open(
+        "PIX_PROVIDER_BREAKER_OPEN_MS",
+        Some("10000"),
+        "How long they are turned away before the provider is tried again, 1000 to 600000.",
+    ),
+    open(
+        "PIX_PROVIDER_CHARGES_UNDER_WAY",
+        Some("512"),
+        "How many charges may wait for the provider at once, 1 to 65536; one more is turned away.",
+    ),
+    open(
+        "PIX_DUPLICATE_WINDOW_S",
+        Some("60"),
+        "How long after it was done a withdrawal or refund stands in the way of one just like it that has no handle, 0 to 86400; 0 lets withdrawals pass.",
     ),
     open(
         "PIX_PROVIDER_NOT_FOUND_PROOF_S",
@@ -230,6 +251,10 @@ pub struct Config {
     pub provider: Option<ProviderSettings>,
     /// `PIX_PROVIDER_TIMEOUT_MS`
     pub provider_timeout: Duration,
+    /// `PIX_PROVIDER_BREAKER_…` and `PIX_PROVIDER_CHARGES_UNDER_WAY`
+    pub breaker: BreakerConfig,
+    /// `PIX_DUPLICATE_WINDOW_S`; zero for no guard.
+    pub duplicate_window: Duration,
     /// `PIX_PROVIDER_NOT_FOUND_PROOF_S`
     pub not_found_proof: Option<Duration>,
     /// `PIX_PROVIDER_CALLBACK_SECRET`
@@ -389,6 +414,13 @@ impl Config {
             not_found_proof: not_found_proof(source, provider.as_ref())?,
             provider,
             provider_timeout: source.millis("PIX_PROVIDER_TIMEOUT_MS", 100, 120_000)?,
+            breaker: BreakerConfig {
+                failures_to_open: source.number_u32("PIX_PROVIDER_BREAKER_FAILURES", 1_000)?,
+                open_for: source.millis("PIX_PROVIDER_BREAKER_OPEN_MS", 1_000, 600_000)?,
+                charges_under_way: source.size("PIX_PROVIDER_CHARGES_UNDER_WAY", 65_536)?,
+                ..BreakerConfig::default()
+            },
+            duplicate_window: Duration::from_secs(source.number("PIX_DUPLICATE_WINDOW_S", 0, 86_400)?),
             callback_secret: callback_secret(source)?,
             token_keys: source.text("PIX_TOKEN_KEYS").map(SecretString::from),
             token_ttl: Duration::from_secs(source.number("PIX_TOKEN_TTL_S", 60, 86_400)?),

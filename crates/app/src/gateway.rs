@@ -14,7 +14,7 @@ use pix_domain::refunds::service::RefundService;
 use pix_domain::transactions::TransactionService;
 use pix_domain::withdrawals::service::WithdrawalService;
 use pix_http::{HttpConfig, Services};
-use pix_settlement::{ClassicV2Config, ClassicV2Provider};
+use pix_settlement::{Breaker, ClassicV2Config, ClassicV2Provider};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
@@ -116,13 +116,18 @@ pub fn provider_config(
 }
 
 /// All ports.
-pub fn ports(store: &Store, provider: ClassicV2Config) -> anyhow::Result<Ports> {
+pub fn ports(config: &Config, store: &Store, provider: ClassicV2Config) -> anyhow::Result<Ports> {
     Ok(Ports {
         stores: store.records.clone(),
         submit_grace: provider.longest_operation() + SUBMIT_MARGIN,
-        provider: Arc::new(ClassicV2Provider::new(provider)?),
+        provider: Arc::new(Breaker::new(
+            Arc::new(ClassicV2Provider::new(provider)?),
+            Arc::new(SystemClock),
+            config.breaker,
+        )?),
         clock: Arc::new(SystemClock),
         ids: Arc::new(SystemIds),
+        duplicate_window: config.duplicate_window,
     })
 }
 

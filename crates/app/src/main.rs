@@ -42,6 +42,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Integrator(command) => commands::integrator::run(&config, command).await,
         Command::Key(command) => commands::key::run(&config, command).await,
         Command::Fees(command) => commands::fees::run(&config, command).await,
+        Command::Uncertain { json } => commands::uncertain::run(&config, json).await,
         Command::Audit(arguments) => commands::audit::run(&config, arguments).await,
         Command::Simulator(arguments) => commands::simulator::run(&config, arguments).await,
         Command::Demo => commands::demo::run(config).await,

@@ -10,6 +10,7 @@ use pix_domain::audit::BookStore;
 use pix_domain::charges::store::ChargeStore;
 use pix_domain::credentials::store::{ApiKeyStore, IntegratorStore};
 use pix_domain::error::StoreError;
+use pix_domain::evidence::EvidenceStore;
 use pix_domain::fees::FeeStore;
 use pix_domain::follow_up::{FollowUpStore, LookupStore};
 use pix_domain::ports::Stores;
@@ -85,6 +86,7 @@ impl Store {
             + FeeStore
             + FollowUpStore
             + LookupStore
+            + EvidenceStore
             + IntegratorStore
             + ApiKeyStore
             + BookStore

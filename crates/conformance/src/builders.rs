@@ -143,6 +143,7 @@ pub fn withdrawal_command(integrator_id: IntegratorId, value_cents: i64) -> Crea
         payee: payee(),
         description: None,
         postback_url: None,
+        allow_duplicate_of: None,
     }
 }
 
@@ -156,6 +157,7 @@ pub fn refund_command(charge: &Charge, value_cents: i64) -> CreateRefund {
         idempotency_key: None,
         amount: Some(amount(value_cents)),
         description: None,
+        allow_duplicate_of: None,
     }
 }
 

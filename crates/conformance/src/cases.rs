@@ -2,6 +2,7 @@
 
 pub mod credentials;
 pub mod durability;
+pub mod evidence;
 pub mod fees;
 pub mod follow_ups;
 pub mod guards;
@@ -13,4 +14,5 @@ pub mod races;
 pub mod round_trips;
 pub mod scripts;
 pub mod tenancy;
+pub mod twins;
 pub mod uncertain;

@@ -8,6 +8,7 @@ use pix_domain::audit::BookStore;
 use pix_domain::charges::service::ChargeService;
 use pix_domain::charges::store::ChargeStore;
 use pix_domain::credentials::store::{ApiKeyStore, IntegratorStore};
+use pix_domain::evidence::EvidenceStore;
 use pix_domain::fees::FeeStore;
 use pix_domain::follow_up::{FollowUpStore, LookupStore};
 use pix_domain::ports::{DEFAULT_SUBMIT_GRACE, Ports, Stores};
@@ -50,6 +51,7 @@ impl StoreSet {
             + FeeStore
             + FollowUpStore
             + LookupStore
+            + EvidenceStore
             + IntegratorStore
             + ApiKeyStore
             + BookStore
@@ -120,7 +122,27 @@ impl Services {
             clock: clock.clone(),
             ids: ids.clone(),
             submit_grace: SUBMIT_GRACE,
+            // Most cases ask for the same again and again; those about twins bring a window.
+            duplicate_window: Duration::ZERO,
         };
+        Self::with(stores, provider, clock, ids, ports)
+    }
+
+    /// The same, with the guard against twins at `window`.
+    #[must_use]
+    pub fn guarding_twins(&self, window: Duration) -> Self {
+        let ports = Ports { duplicate_window: window, ..self.ports.clone() };
+        let (provider, clock, ids) = (self.provider.clone(), self.clock.clone(), self.ids.clone());
+        Self::with(self.stores.clone(), provider, clock, ids, ports)
+    }
+
+    fn with(
+        stores: StoreSet,
+        provider: Arc<FakeProvider>,
+        clock: Arc<FixedClock>,
+        ids: Arc<SequencedIds>,
+        ports: Ports,
+    ) -> Self {
         Self {
             charges: ChargeService::new(ports.clone()),
             withdrawals: WithdrawalService::new(ports.clone()),

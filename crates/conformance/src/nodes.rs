@@ -14,6 +14,7 @@ use pix_domain::charges::{Charge, Receipt};
 use pix_domain::credentials::store::{ApiKeyStore, IntegratorStore};
 use pix_domain::credentials::{ApiKey, Integrator, IntegratorStatus};
 use pix_domain::error::{ApplyError, StoreError};
+use pix_domain::evidence::{Evidence, EvidenceStore};
 use pix_domain::fees::{FeeSchedule, FeeStore};
 use pix_domain::follow_up::{FollowUp, FollowUpStore, LookupStore};
 use pix_domain::ids::{ChargeId, IntegratorId, RefundId, ResourceKind, ResourceRef, WithdrawalId};
@@ -112,7 +113,12 @@ hand_over!(LookupStore, node => node.domain.lookups, {
     fn find_handle(
         &self, owner: IntegratorId, kind: ResourceKind, key: &IdempotencyKey
     ) -> Result<Option<Uuid>, StoreError>;
+    fn find_twin(&self, owner: IntegratorId, key: Uuid) -> Result<Option<Uuid>, StoreError>;
     fn locate(&self, id: Uuid) -> Result<Option<ResourceRef>, StoreError>;
+});
+
+hand_over!(EvidenceStore, node => node.domain.evidence, {
+    fn list(&self, resource: ResourceRef) -> Result<Vec<Evidence>, StoreError>;
 });
 
 hand_over!(IntegratorStore, node => node.integrators, {

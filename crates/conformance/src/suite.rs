@@ -186,6 +186,21 @@ macro_rules! store_suite {
                 everything_is_there_after_reopening,
                 work_goes_on_after_reopening,
             }
+            evidence {
+                the_story_of_a_withdrawal_is_kept_in_order,
+                the_story_of_a_refund_is_kept_in_order,
+                a_repeated_answer_is_kept_once_in_a_while,
+                evidence_is_kept_once_and_with_its_transition,
+            }
+            twins {
+                a_twin_without_a_handle_is_refused_and_named,
+                a_handle_or_another_amount_tells_twins_apart,
+                a_failed_twin_is_none,
+                a_twin_on_purpose_passes_and_says_so,
+                a_twin_refund_is_refused_just_after_the_first,
+                of_many_twins_at_once_one_is_sent,
+                a_twins_key_is_taken_as_expected,
+            }
             scripts {
                 the_script_of_seed_1_observes_what_it_must,
                 the_script_of_seed_2_observes_what_it_must,

@@ -33,6 +33,8 @@ pub enum UniqueKey {
     IdempotencyKey,
     /// The incoming PIX: it was credited before.
     Receipt,
+    /// What makes two requests twins: another one came first.
+    Twin,
 }
 
 /// Why a transition was not applied. In every case but [`StoreError::Unknown`] nothing at all was written.
@@ -74,7 +76,7 @@ pub enum ServiceError {
     IdempotencyMismatch,
     /// A request just like this one is live: nothing tells whether it is the same one or another.
     #[error(
-        "a refund of the same amount is already in progress; send an external_id or Idempotency-Key to make another"
+        "a request just like this one is in progress or was just done; send an external_id or Idempotency-Key, or allow_duplicate_of with its uuid, to make another"
     )]
     PossibleDuplicate(ResourceRef),
     /// An identifier names more than one record.

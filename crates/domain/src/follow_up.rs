@@ -44,6 +44,9 @@ pub trait LookupStore: Send + Sync {
         key: &IdempotencyKey,
     ) -> Result<Option<Uuid>, StoreError>;
 
+    /// Who has a twin's key.
+    async fn find_twin(&self, integrator_id: IntegratorId, key: Uuid) -> Result<Option<Uuid>, StoreError>;
+
     /// The record with this id, whosever it is. For the provider's callbacks alone: they name our reference and nothing
     /// else. MUST never be reached with an id that an integrator sent.
     async fn locate(&self, id: Uuid) -> Result<Option<ResourceRef>, StoreError>;

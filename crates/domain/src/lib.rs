@@ -40,6 +40,7 @@ pub mod charges;
 pub mod credentials;
 pub mod end_to_end;
 pub mod error;
+pub mod evidence;
 pub mod fees;
 pub mod follow_up;
 pub mod ids;

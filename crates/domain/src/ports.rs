@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::charges::store::ChargeStore;
 use crate::error::{ApplyError, ServiceError, StoreError};
+use crate::evidence::EvidenceStore;
 use crate::fees::FeeStore;
 use crate::follow_up::{FollowUpStore, LookupStore};
 use crate::ids::Ids;
@@ -22,6 +23,9 @@ pub const MAX_STALE_RETRIES: u32 = 200;
 
 /// How long sending to the provider may take by default, before a record that is being sent counts as lost sight of.
 pub const DEFAULT_SUBMIT_GRACE: Duration = Duration::from_secs(20);
+
+/// The default of [`Ports::duplicate_window`].
+pub const DEFAULT_DUPLICATE_WINDOW: Duration = Duration::from_secs(60);
 
 /// Where records are read and written.
 #[derive(Clone)]
@@ -42,6 +46,8 @@ pub struct Stores {
     pub follow_ups: Arc<dyn FollowUpStore>,
     /// Handles and references.
     pub lookups: Arc<dyn LookupStore>,
+    /// Evidence.
+    pub evidence: Arc<dyn EvidenceStore>,
 }
 
 impl Stores {
@@ -56,6 +62,7 @@ impl Stores {
             + FeeStore
             + FollowUpStore
             + LookupStore
+            + EvidenceStore
             + 'static,
     {
         Self {
@@ -66,7 +73,8 @@ impl Stores {
             wallets: store.clone(),
             fees: store.clone(),
             follow_ups: store.clone(),
-            lookups: store,
+            lookups: store.clone(),
+            evidence: store,
         }
     }
 }
@@ -84,6 +92,9 @@ pub struct Ports {
     pub ids: Arc<dyn Ids>,
     /// How long sending may take at the most: the provider adapter's own deadline and a margin.
     pub submit_grace: Duration,
+    /// How long after it was done a cash-out or refund stands in the way of one just like it, when no handle tells the two
+    /// apart.
+    pub duplicate_window: Duration,
 }
 
 /// How an attempt to write ended, as far as a use case cares.

@@ -114,6 +114,44 @@ pub struct PaymentOrder {
     pub description: Option<Description>,
 }
 
+impl PaymentOrder {
+    /// A number of 128 bits that stands for all that is sent: kept with the evidence, so that what was meant can be
+    /// compared with what the provider has, without keeping it twice.
+    pub fn digest(&self) -> Uuid {
+        let (name, document) = party_texts(&self.payee);
+        digest(&[
+            &self.reference.to_string(),
+            &self.amount.cents().get().to_string(),
+            self.key.kind().as_str(),
+            self.key.as_str(),
+            name,
+            document,
+            self.description.as_ref().map_or("", Description::as_str),
+        ])
+    }
+}
+
+impl RefundOrder {
+    /// As of a payment.
+    pub fn digest(&self) -> Uuid {
+        digest(&[
+            &self.reference.to_string(),
+            &self.amount.cents().get().to_string(),
+            self.charge_provider_id.as_str(),
+            self.description.as_ref().map_or("", Description::as_str),
+        ])
+    }
+}
+
+fn party_texts(party: &Party) -> (&str, &str) {
+    (party.name.as_ref().map_or("", PersonName::as_str), party.document.as_ref().map_or("", Document::as_str))
+}
+
+/// A name-based UUID (RFC 9562, version 5) over texts that are told apart by a NUL, which none of them has.
+pub(crate) fn digest(texts: &[&str]) -> Uuid {
+    Uuid::new_v5(&Uuid::NAMESPACE_OID, texts.join("\0").as_bytes())
+}
+
 /// Money of a charge to be sent back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefundOrder {

@@ -27,9 +27,6 @@ pub const NEEDS_REVIEW_AFTER: Duration = Duration::from_mins(65);
 /// How long a movement that was definitely not sent waits for a provider that can't be reached before it fails.
 pub const QUEUE_MAX_AGE: Duration = Duration::from_mins(15);
 
-/// How many times the provider must have said "not known" before that can be proof.
-pub const MIN_NOT_FOUND_ANSWERS: u32 = 2;
-
 /// The wait after `attempts` questions about an outgoing movement.
 pub fn outgoing(attempts: u32) -> Duration {
     nth(&OUTGOING_WAITS, attempts)

@@ -5,10 +5,11 @@ use uuid::Uuid;
 use crate::charges::Charge;
 use crate::charges::service::ChargeService;
 use crate::error::ServiceError;
+use crate::evidence::{Evidence, EvidenceKind, Proof, Seen};
 use crate::follow_up::FollowUp;
 use crate::ids::{ChargeId, IntegratorId, RefundId, ResourceKind, ResourceRef, WithdrawalId};
 use crate::ports::Ports;
-use crate::provider::{ProviderBody, ProviderError};
+use crate::provider::{ProviderBody, ProviderError, digest};
 use crate::refunds::Refund;
 use crate::refunds::service::RefundService;
 use crate::schedule;
@@ -147,15 +148,30 @@ impl TransactionService {
             }
             ResourceKind::Withdrawal => {
                 let (withdrawal, answer) =
-                    self.withdrawals.refresh(integrator_id, WithdrawalId(resource.id), 0).await?;
+                    self.withdrawals.refresh(integrator_id, WithdrawalId(resource.id)).await?;
                 let body = answer.map(|report| report.map(|report| report.body));
                 Ok((Transaction::Withdrawal(Box::new(withdrawal)), said(body)))
             }
             ResourceKind::Refund => {
-                let (refund, answer) = self.refunds.refresh(integrator_id, RefundId(resource.id), 0).await?;
+                let (refund, answer) = self.refunds.refresh(integrator_id, RefundId(resource.id)).await?;
                 let body = answer.map(|report| report.map(|report| report.body));
                 Ok((Transaction::Refund(Box::new(refund)), said(body)))
             }
+        }
+    }
+
+    /// What was done and heard about a record, oldest first.
+    pub async fn evidence(&self, resource: ResourceRef) -> Result<Vec<Evidence>, ServiceError> {
+        Ok(self.ports.stores.evidence.list(resource).await?)
+    }
+
+    /// Keeps that the provider called back about an outgoing movement, and what it said as a digest: a hint proves
+    /// nothing, and what it leads to is asked of the provider.
+    pub async fn called_back(&self, resource: ResourceRef, body: &str) {
+        if resource.kind != ResourceKind::Charge {
+            let detail = format!("{} bytes, digest {}", body.len(), digest(&[body]).simple());
+            let seen = Seen::new(EvidenceKind::Callback, Proof::Nothing, &detail);
+            self.ports.note(self.ports.evidence(resource, seen)).await;
         }
     }
 
@@ -179,11 +195,11 @@ impl TransactionService {
             }
             ResourceKind::Withdrawal => {
                 let id = WithdrawalId(resource.id);
-                let withdrawal = self.withdrawals.follow_up(integrator_id, id, attempts).await?;
+                let withdrawal = self.withdrawals.follow_up(integrator_id, id).await?;
                 now.plus(self.wait(&withdrawal.state, attempts))
             }
             ResourceKind::Refund => {
-                let refund = self.refunds.follow_up(integrator_id, RefundId(resource.id), attempts).await?;
+                let refund = self.refunds.follow_up(integrator_id, RefundId(resource.id)).await?;
                 now.plus(self.wait(&refund.state, attempts))
             }
         };

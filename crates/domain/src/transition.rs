@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use crate::charges::{Charge, Receipt};
 use crate::error::{ApplyError, StoreError};
+use crate::evidence::Evidence;
 use crate::ids::{IntegratorId, ResourceKind, ResourceRef, Version};
 use crate::refunds::Refund;
 use crate::text::IdempotencyKey;
@@ -221,6 +222,29 @@ pub struct Handle {
     pub id: Uuid,
 }
 
+/// What a guard against twins assumes of a [`Twin`]'s key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expected {
+    /// Whatever: it is told apart by a handle.
+    Anything,
+    /// No record ever had it.
+    Nobody,
+    /// This record has it, and is no reason to refuse another.
+    Record(Uuid),
+}
+
+/// That a record is the newest of its kind of request: same integrator, same payee, same amount. Two requests that no
+/// handle tells apart can't both take a key that they found the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Twin {
+    /// What is alike, as a number of 128 bits; per integrator.
+    pub key: Uuid,
+    /// Who has it before.
+    pub expected: Expected,
+    /// Who has it after.
+    pub id: Uuid,
+}
+
 /// Something an operator has to look at: a report that contradicts what is final, or that can't be right.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
@@ -249,6 +273,10 @@ pub struct Transition {
     pub handle: Option<Handle>,
     /// What an operator has to look at.
     pub findings: Vec<Finding>,
+    /// What was seen.
+    pub evidence: Vec<Evidence>,
+    /// What makes this request and another one twins.
+    pub twins: Vec<Twin>,
 }
 
 impl Transition {
@@ -262,6 +290,8 @@ impl Transition {
             receipt: None,
             handle: None,
             findings: Vec::new(),
+            evidence: Vec::new(),
+            twins: Vec::new(),
         }
     }
 
@@ -292,6 +322,13 @@ impl Transition {
         self
     }
 
+    /// Adds evidence.
+    #[must_use]
+    pub fn witness(mut self, evidence: impl IntoIterator<Item = Evidence>) -> Self {
+        self.evidence.extend(evidence);
+        self
+    }
+
     /// Makes `key` stand for the first record written here.
     #[must_use]
     pub fn answering(mut self, key: Option<IdempotencyKey>) -> Self {
@@ -307,8 +344,10 @@ impl Transition {
         let written = self.writes.iter().map(|write| write.record.resource());
         let posted = self.postings.iter().map(|posting| posting.resource);
         let found = self.findings.iter().map(|finding| finding.resource);
+        let seen = self.evidence.iter().map(|evidence| evidence.resource);
         let credited = self.receipt.iter().map(|receipt| receipt.integrator_id);
-        let owners = written.clone().chain(posted).chain(found).map(|resource| resource.integrator_id);
+        let owners =
+            written.clone().chain(posted).chain(found).chain(seen).map(|resource| resource.integrator_id);
         if owners.chain(credited).any(|owner| owner != self.integrator_id) {
             return rejected("a transition is of one integrator");
         }
@@ -323,6 +362,10 @@ impl Transition {
             if write.record.version() != expected {
                 return rejected("a record's version goes up by one");
             }
+        }
+        let keys: BTreeSet<Uuid> = self.twins.iter().map(|twin| twin.key).collect();
+        if keys.len() != self.twins.len() {
+            return rejected("a transition takes a twin's key once");
         }
         if self.postings.iter().any(|posting| posting.amount.is_zero()) {
             return rejected("a posting moves money");
@@ -385,7 +428,8 @@ impl Step {
 /// An implementation MUST apply a transition wholly or not at all, durably before it answers `Ok`, and
 /// - MUST be [`ApplyError::Stale`] when a record is not at its guard's version, and [`ApplyError::Duplicate`] when a
 ///   guard is [`Guard::Absent`] and the id, the external id (per integrator and kind), the idempotency key (per
-///   integrator and kind) or the receipt (per integrator) is taken;
+///   integrator and kind) or the receipt (per integrator) is taken, or a twin's key is not as expected, in that order;
+/// - MUST keep evidence once, by its id;
 /// - MUST be [`ApplyError::InsufficientFunds`] when `available` or `held` would be below zero after the postings;
 /// - MUST number postings without gaps per integrator, with the balances after each;
 /// - MUST write nothing in every one of those cases, under any concurrency, in this or another process;

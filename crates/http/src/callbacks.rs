@@ -33,7 +33,10 @@ pub(crate) async fn receive(mut call: Call) -> Answer {
         .spawn(async move {
             let _permit = permit;
             match transactions.locate(reference).await? {
-                Some(resource) => transactions.consult(resource).await.map(|(_, answer)| Some(answer)),
+                Some(resource) => {
+                    transactions.called_back(resource, &text).await;
+                    transactions.consult(resource).await.map(|(_, answer)| Some(answer))
+                }
                 None => Ok(None),
             }
         })

@@ -230,10 +230,11 @@ impl ApiError {
             .with("providerCode", provider_code)
     }
 
-    /// What went wrong while money was being sent out. The store may have failed before or after that, so a failure of
-    /// it is never told as "nothing was done".
+    /// What went wrong while money was being sent out. Only a store that can't be used at all is told as "nothing was
+    /// done": once an intent is stored, the use cases answer with the record.
     pub(crate) fn of_outgoing(error: ServiceError) -> Self {
-        let lost = matches!(error, ServiceError::Store(_) | ServiceError::Contention);
+        let unused = matches!(error, ServiceError::Store(StoreError::Unavailable(_)));
+        let lost = matches!(error, ServiceError::Store(_) | ServiceError::Contention) && !unused;
         let answer = Self::from(error);
         if lost { Self::internal() } else { answer }
     }

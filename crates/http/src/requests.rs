@@ -16,6 +16,7 @@ use pix_domain::text::{
 };
 use pix_domain::withdrawals::Payee;
 use pix_domain::withdrawals::service::CreateWithdrawal;
+use uuid::Uuid;
 
 use crate::error::ApiError;
 use crate::fields::{Form, Mode, Problems};
@@ -73,6 +74,7 @@ pub(crate) fn withdrawal(
     let key = credit_party.required("key", parse, &mut problems).flatten();
     let description = form.optional("description", Description::parse_optional, &mut problems);
     let postback_url = form.optional("postbackUrl", PostbackUrl::parse_optional, &mut problems);
+    let allow_duplicate_of = allow_duplicate_of(&form, &mut problems);
     let (Some(amount), Some(key)) = (amount, key) else { return Err(problems.into_error()) };
     problems.check()?;
     Ok(CreateWithdrawal {
@@ -84,6 +86,7 @@ pub(crate) fn withdrawal(
         payee: Payee { party, key },
         description,
         postback_url,
+        allow_duplicate_of,
     })
 }
 
@@ -92,6 +95,7 @@ pub(crate) struct RefundBody {
     amount: Option<Amount>,
     external_id: Option<ExternalId>,
     description: Option<Description>,
+    allow_duplicate_of: Option<Uuid>,
 }
 
 impl RefundBody {
@@ -101,8 +105,9 @@ impl RefundBody {
         let amount = if form.has("amount") { form.amount("amount", &mut problems) } else { None };
         let external_id = external_id(form, &mut problems);
         let description = form.optional("description", Description::parse_optional, &mut problems);
+        let allow_duplicate_of = allow_duplicate_of(form, &mut problems);
         problems.check()?;
-        Ok(Self { amount, external_id, description })
+        Ok(Self { amount, external_id, description, allow_duplicate_of })
     }
 
     /// The command.
@@ -120,8 +125,23 @@ impl RefundBody {
             idempotency_key,
             amount: self.amount,
             description: self.description,
+            allow_duplicate_of: self.allow_duplicate_of,
         }
     }
+}
+
+/// The uuid of the record that this one is like on purpose.
+fn allow_duplicate_of(form: &Form<'_>, problems: &mut Problems) -> Option<Uuid> {
+    let parse = |text: &str| {
+        let text = text.trim();
+        if text.is_empty() {
+            return Ok(None);
+        }
+        Uuid::try_parse(text).map(Some).map_err(|_not_one| {
+            Invalid::new(Invalid::INVALID_FORMAT, "allow_duplicate_of must be the uuid of a transaction")
+        })
+    };
+    form.optional("allow_duplicate_of", parse, problems)
 }
 
 /// The integrator's name for a record. In v1 an empty one is refused: it would be a lost handle.

@@ -88,12 +88,14 @@ fn app(
                         .route(read().to(v1::refunds::list)),
                 )
                 .service(get("/refunds/{refund}", read().to(v1::refunds::show)))
+                .service(get("/refunds/{refund}/evidence", read().to(v1::evidence::of_refund)))
                 .service(
                     resource("/withdrawals", "GET, HEAD, POST")
                         .route(web::post().to(v1::withdrawals::create))
                         .route(read().to(v1::withdrawals::list)),
                 )
                 .service(get("/withdrawals/{withdrawal}", read().to(v1::withdrawals::show)))
+                .service(get("/withdrawals/{withdrawal}/evidence", read().to(v1::evidence::of_withdrawal)))
                 .service(post("/transactions/consult", web::post().to(v1::consult::consult)))
                 .service(get("/balance", read().to(v1::balance::show)))
                 .default_service(web::to(not_found))

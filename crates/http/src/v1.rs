@@ -3,6 +3,7 @@
 pub(crate) mod balance;
 pub(crate) mod charges;
 pub(crate) mod consult;
+pub(crate) mod evidence;
 pub(crate) mod list;
 pub(crate) mod refunds;
 pub(crate) mod withdrawals;

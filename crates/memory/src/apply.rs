@@ -11,7 +11,7 @@ use pix_domain::audit::StoredFinding;
 use pix_domain::error::{ApplyError, StoreError, UniqueKey};
 use pix_domain::ids::ResourceRef;
 use pix_domain::text::ExternalId;
-use pix_domain::transition::{Guard, Record, Transition, TransitionStore};
+use pix_domain::transition::{Expected, Guard, Record, Transition, TransitionStore};
 use pix_domain::wallet::{Entry, Wallet};
 
 use crate::MemoryStore;
@@ -87,6 +87,16 @@ impl State {
         if let Some(handle) = transition.handle {
             tenant.handles.insert((handle.kind, handle.key), handle.id);
         }
+        tenant.twins.extend(transition.twins.iter().map(|twin| (twin.key, twin.id)));
+        for evidence in transition.evidence {
+            if !tenant
+                .evidence
+                .iter()
+                .any(|kept| kept.id == evidence.id && kept.resource == evidence.resource)
+            {
+                tenant.evidence.push(evidence);
+            }
+        }
         for finding in transition.findings {
             let same = |kept: &StoredFinding| kept.resource == finding.resource && kept.code == finding.code;
             if !tenant.findings.iter().any(same) {
@@ -107,6 +117,17 @@ fn check_keys(tenant: &Tenant, transition: &Transition) -> Result<(), ApplyError
         && tenant.receipt_keys.contains(&receipt.payment.key.to_text())
     {
         return Err(ApplyError::Duplicate(UniqueKey::Receipt));
+    }
+    for twin in &transition.twins {
+        let holder = tenant.twins.get(&twin.key).copied();
+        let as_expected = match twin.expected {
+            Expected::Anything => true,
+            Expected::Nobody => holder.is_none(),
+            Expected::Record(id) => holder == Some(id),
+        };
+        if !as_expected {
+            return Err(ApplyError::Duplicate(UniqueKey::Twin));
+        }
     }
     Ok(())
 }

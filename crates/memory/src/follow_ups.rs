@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use pix_domain::error::StoreError;
+use pix_domain::evidence::{Evidence, EvidenceStore, MAX_LISTED};
 use pix_domain::follow_up::{FollowUp, FollowUpStore, LookupStore};
 use pix_domain::ids::{IntegratorId, ResourceKind, ResourceRef};
 use pix_domain::text::IdempotencyKey;
@@ -48,6 +49,12 @@ impl LookupStore for MemoryStore {
         Ok(tenant.and_then(|tenant| tenant.handles.get(&(kind, key.clone())).copied()))
     }
 
+    async fn find_twin(&self, integrator_id: IntegratorId, key: Uuid) -> Result<Option<Uuid>, StoreError> {
+        let state = self.state();
+        let tenant = state.tenants.get(&integrator_id);
+        Ok(tenant.and_then(|tenant| tenant.twins.get(&key).copied()))
+    }
+
     async fn locate(&self, id: Uuid) -> Result<Option<ResourceRef>, StoreError> {
         const KINDS: [ResourceKind; 3] =
             [ResourceKind::Charge, ResourceKind::Withdrawal, ResourceKind::Refund];
@@ -56,5 +63,18 @@ impl LookupStore for MemoryStore {
             let kind = KINDS.into_iter().find(|kind| tenant.version_of(*kind, id).is_some())?;
             Some(ResourceRef { integrator_id: *integrator_id, kind, id })
         }))
+    }
+}
+
+#[async_trait]
+impl EvidenceStore for MemoryStore {
+    async fn list(&self, resource: ResourceRef) -> Result<Vec<Evidence>, StoreError> {
+        let state = self.state();
+        let Some(tenant) = state.tenants.get(&resource.integrator_id) else { return Ok(Vec::new()) };
+        let about = tenant.evidence.iter().filter(|evidence| evidence.resource == resource);
+        let mut known: Vec<Evidence> = about.cloned().collect();
+        known.sort_by_key(|evidence| (evidence.at, evidence.id));
+        let limit = usize::try_from(MAX_LISTED).unwrap_or(usize::MAX);
+        Ok(known.split_off(known.len().saturating_sub(limit)))
     }
 }

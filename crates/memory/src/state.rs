@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pix_domain::audit::StoredFinding;
 use pix_domain::charges::{Charge, Receipt};
 use pix_domain::credentials::{ApiKey, Integrator};
+use pix_domain::evidence::Evidence;
 use pix_domain::fees::FeeSchedule;
 use pix_domain::ids::{IntegratorId, ResourceKind, ResourceRef, Version};
 use pix_domain::refunds::Refund;
@@ -49,6 +50,9 @@ pub struct Tenant {
     /// How many events each record has: no port reads more of them.
     pub events: BTreeMap<ResourceRef, u32>,
     pub findings: Vec<StoredFinding>,
+    pub evidence: Vec<Evidence>,
+    /// Who has which key.
+    pub twins: BTreeMap<Uuid, Uuid>,
 }
 
 impl Tenant {
@@ -67,6 +71,8 @@ impl Tenant {
             handles: BTreeMap::new(),
             events: BTreeMap::new(),
             findings: Vec::new(),
+            evidence: Vec::new(),
+            twins: BTreeMap::new(),
         }
     }
 

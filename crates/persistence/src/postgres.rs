@@ -7,7 +7,7 @@
 //! | `columns`, `statement` | transitions as one statement over arrays |
 //! | `group` | gathering concurrent transitions |
 //! | `apply` | running them: one by one, or a group; and finding out what became of a lost commit |
-//! | `charges`, `withdrawals`, `refunds`, `books`, `follow_ups`, `settings`, `facts` | the other ports |
+//! | `charges`, `withdrawals`, `refunds`, `books`, `evidence`, `follow_ups`, `settings`, `facts` | the other ports |
 //!
 //! **Writes** are one prepared statement and one round trip, in its own transaction (READ COMMITTED). It locks the
 //! records it changes, then the wallets, both in the order of their keys; decides; and writes what it accepted. What it
@@ -26,6 +26,7 @@ mod charges;
 mod columns;
 mod due;
 mod error;
+mod evidence;
 mod facts;
 mod follow_ups;
 mod group;

@@ -2,12 +2,14 @@
 
 mod books;
 mod charges;
+mod evidence;
 mod refunds;
 mod settings;
 mod withdrawals;
 
 pub use books::{EventRow, FindingRow, HandleRow, PostingRow, WalletRow};
 pub use charges::{ChargeRow, ReceiptRow};
+pub use evidence::{EvidenceRow, TwinRow};
 pub use refunds::RefundRow;
 pub use settings::{ApiKeyRow, FeeScheduleRow, IntegratorRow, status_name};
 pub use withdrawals::WithdrawalRow;

@@ -255,3 +255,30 @@ table! {
         value -> Text,
     }
 }
+
+table! {
+    use diesel::sql_types::Text;
+    use crate::codec::{Id, Instant};
+
+    evidence (integrator_id, resource_kind, resource_id, id) {
+        integrator_id -> Id,
+        resource_kind -> Text,
+        resource_id -> Id,
+        id -> Id,
+        kind -> Text,
+        proof -> Text,
+        detail -> Text,
+        created_at -> Instant,
+    }
+}
+
+table! {
+    use crate::codec::{Id, Instant};
+
+    twins (integrator_id, key) {
+        integrator_id -> Id,
+        key -> Id,
+        resource_id -> Id,
+        created_at -> Instant,
+    }
+}

@@ -21,7 +21,7 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let store = Store::open_existing(&config).await?;
     gateway::bind_provider(&store, &gateway::provider_name(settings), false).await?;
     let provider = gateway::provider_config(&config, settings, &config.public_url, &keys.callback_secret);
-    let ports = gateway::ports(&store, provider)?;
+    let ports = gateway::ports(&config, &store, provider)?;
     let worker = gateway::Worker::start(ports, config.reconciler_interval);
     tracing::info!("workers are running");
     gateway::stop_signal().await?;

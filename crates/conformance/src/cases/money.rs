@@ -37,7 +37,7 @@ async fn a_busy_day(services: &Services, integrator_id: IntegratorId) {
         let sent = sent.expect("a withdrawal").into_inner();
         services.provider.knows(sent.id.0, Progress::Returned(cents(returned)));
         let (withdrawal, _) =
-            services.withdrawals.refresh(integrator_id, sent.id, 1).await.expect("a withdrawal");
+            services.withdrawals.refresh(integrator_id, sent.id).await.expect("a withdrawal");
         assert_eq!((withdrawal.state, withdrawal.returned), (after, cents(returned)));
     }
     for answer in [Answer::Complete, Answer::Reject, Answer::Accept] {

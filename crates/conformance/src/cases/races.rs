@@ -21,12 +21,16 @@ use crate::builders::{charge_command, key, name, refund_command, some_fees, with
 use crate::{Answer, Services, StoreHarness, services};
 
 /// How many ask at once.
-const CROWD: usize = 64;
+pub(super) const CROWD: usize = 64;
 /// How many credit at once.
 const PAYERS: usize = 32;
 
 /// Runs `job` that many times, all let go at the same moment.
-async fn all_at_once<T, F>(services: &Services, times: usize, job: impl Fn(Services, usize) -> F) -> Vec<T>
+pub(super) async fn all_at_once<T, F>(
+    services: &Services,
+    times: usize,
+    job: impl Fn(Services, usize) -> F,
+) -> Vec<T>
 where
     T: Send + 'static,
     F: Future<Output = T> + Send + 'static,

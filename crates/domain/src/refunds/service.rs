@@ -6,8 +6,9 @@ use super::{NewRefund, Refund, state};
 use crate::charges::{Charge, Failure};
 use crate::credentials::IntegratorStatus;
 use crate::error::{ApplyError, ServiceError, StoreError, UniqueKey};
+use crate::evidence::{Evidence, EvidenceKind, Proof, Seen};
 use crate::fees::Operation;
-use crate::ids::{ChargeId, IntegratorId, RefundId, ResourceKind};
+use crate::ids::{ChargeId, IntegratorId, RefundId, ResourceKind, ResourceRef};
 use crate::money::Amount;
 use crate::ports::{Applied, MAX_STALE_RETRIES, Outcome, Ports};
 use crate::provider::{OutgoingReport, Progress, ProviderError};
@@ -34,6 +35,8 @@ pub struct CreateRefund {
     pub amount: Option<Amount>,
     /// What for.
     pub description: Option<Description>,
+    /// The earlier refund that this one is like on purpose.
+    pub allow_duplicate_of: Option<Uuid>,
 }
 
 impl CreateRefund {
@@ -89,12 +92,13 @@ impl RefundService {
         for _ in 0..MAX_STALE_RETRIES {
             let charge = self.charge(command.integrator_id, command.charge_id).await?;
             // Read after the charge: a refund stored in between has changed the charge's version.
-            self.refuse_twin(command, &charge).await?;
+            let allowed = self.refuse_twin(command, &charge, id).await?;
             let new = self.priced(command, &charge, id.0).await?;
             let intent = state::accept(new, charge, self.ports.clock.now(), self.ports.submit_grace)?;
             let accepted = intent.refund().cloned().ok_or(ServiceError::NotFound)?;
-            match self.ports.stores.transitions.apply(intent.answering(command.idempotency_key.clone())).await
-            {
+            let seen = [self.ports.evidence(accepted.resource(), attempt(&accepted))];
+            let intent = intent.answering(command.idempotency_key.clone()).witness(allowed).witness(seen);
+            match self.ports.stores.transitions.apply(intent).await {
                 Ok(()) => return Ok(Outcome::Created(self.send_accepted(accepted).await)),
                 Err(ApplyError::Duplicate(UniqueKey::ExternalId | UniqueKey::IdempotencyKey)) => {
                     let winner = self.replay(command).await?.ok_or(ServiceError::Contention)?;
@@ -103,8 +107,9 @@ impl RefundService {
                 Err(ApplyError::InsufficientFunds) => return Err(ServiceError::InsufficientBalance),
                 Err(ApplyError::Stale) => {}
                 Err(ApplyError::Store(StoreError::Unknown(why))) => {
-                    let stored = self.ports.stores.refunds.find(command.integrator_id, id).await?;
-                    let stored = stored.ok_or(ServiceError::Store(StoreError::Unavailable(why)))?;
+                    // What can't be read, or isn't there yet, may still come to be.
+                    let stored = self.ports.stores.refunds.find(command.integrator_id, id).await;
+                    let Ok(Some(stored)) = stored else { return Err(StoreError::Unknown(why).into()) };
                     if stored.version != accepted.version {
                         // A follow-up went on with it while nobody knew: what was decided then may rest on its not
                         // being sent.
@@ -124,16 +129,34 @@ impl RefundService {
     }
 
     /// Without a handle, nothing tells a repeated request from a second refund of the same amount.
-    async fn refuse_twin(&self, command: &CreateRefund, charge: &Charge) -> Result<(), ServiceError> {
+    /// The evidence, when it is like another one on purpose.
+    async fn refuse_twin(
+        &self,
+        command: &CreateRefund,
+        charge: &Charge,
+        id: RefundId,
+    ) -> Result<Option<Evidence>, ServiceError> {
         if command.has_handle() {
-            return Ok(());
+            return Ok(None);
         }
+        let now = self.ports.clock.now();
+        let just_done = |refund: &Refund| {
+            let done = refund.completed_at.filter(|_| refund.state == OutgoingState::Completed);
+            done.is_some_and(|done| now.since(done) < self.ports.duplicate_window)
+        };
         let refunds = self.ports.stores.refunds.list_of_charge(command.integrator_id, charge.id).await?;
         let asked = command.amount.map_or(charge.left_to_refund(), Amount::cents);
         let twin = refunds.iter().find(|refund| {
-            !refund.state.is_final() && (refund.amount.cents() == asked || command.amount.is_none())
+            let alike = refund.amount.cents() == asked || command.amount.is_none();
+            alike && (!refund.state.is_final() || just_done(refund))
         });
-        twin.map_or(Ok(()), |twin| Err(ServiceError::PossibleDuplicate(twin.resource())))
+        let Some(twin) = twin else { return Ok(None) };
+        if command.allow_duplicate_of != Some(twin.id.0) {
+            return Err(ServiceError::PossibleDuplicate(twin.resource()));
+        }
+        let detail = format!("the request allows that it is like {}", twin.id);
+        let resource = ResourceRef { id: id.0, ..twin.resource() };
+        Ok(Some(self.ports.evidence(resource, Seen::new(EvidenceKind::Decision, Proof::Nothing, &detail))))
     }
 
     async fn priced(
@@ -203,29 +226,37 @@ impl RefundService {
         let (integrator_id, id) = (submitted.integrator_id, submitted.id);
         if self.ports.clock.now().since(submitted.submitted_at) > self.ports.submit_grace {
             // Held up for so long that others may be about to take "not known" for proof.
-            return self.not_sent(&submitted).await;
+            let seen = Seen::new(EvidenceKind::Answer, Proof::NotSent, "held up for too long to be sent now");
+            return self.take_back(&submitted, Some(seen)).await;
         }
         match self.ports.provider.refund(submitted.order()).await {
-            Ok(report) => self.learn(integrator_id, id, &report).await,
-            Err(ProviderError::Rejected { code, message, .. }) => {
-                let failure = Failure { code, message };
-                self.advance(integrator_id, id, |refund, charge, now| {
-                    refund.fail(charge, failure.clone(), now)
-                })
-                .await
+            Ok(report) => {
+                self.learn(integrator_id, id, &report, Seen::report(EvidenceKind::Answer, &report)).await
             }
-            Err(ProviderError::Unavailable(_)) => self.not_sent(&submitted).await,
-            Err(ProviderError::Indeterminate(_)) => {
-                self.advance(integrator_id, id, |refund, _, now| refund.lose_sight(now)).await
+            Err(error) => {
+                let seen = Some(Seen::failed_call(&error));
+                match error {
+                    ProviderError::Rejected { code, message, .. } => {
+                        let failure = Failure { code, message };
+                        self.advance(integrator_id, id, seen, |refund, charge, now| {
+                            refund.fail(charge, failure.clone(), now)
+                        })
+                        .await
+                    }
+                    ProviderError::Unavailable(_) => self.take_back(&submitted, seen).await,
+                    ProviderError::Indeterminate(_) => {
+                        self.advance(integrator_id, id, seen, |refund, _, now| refund.lose_sight(now)).await
+                    }
+                }
             }
         }
     }
 
     /// What `submitted` stands for was definitely not sent. Only that very submission goes back to the queue: a later
     /// one, of another worker, may be on its way.
-    async fn not_sent(&self, submitted: &Refund) -> Result<Refund, ServiceError> {
+    async fn take_back(&self, submitted: &Refund, seen: Option<Seen>) -> Result<Refund, ServiceError> {
         let version = submitted.version;
-        self.advance(submitted.integrator_id, submitted.id, |refund, _, now| {
+        self.advance(submitted.integrator_id, submitted.id, seen, |refund, _, now| {
             if refund.version == version { refund.queue(now) } else { Step::Already }
         })
         .await
@@ -236,8 +267,9 @@ impl RefundService {
         integrator_id: IntegratorId,
         id: RefundId,
         report: &OutgoingReport,
+        seen: Seen,
     ) -> Result<Refund, ServiceError> {
-        self.advance(integrator_id, id, |refund, charge, now| match &report.progress {
+        self.advance(integrator_id, id, Some(seen), |refund, charge, now| match &report.progress {
             Progress::Accepted => refund.accepted(report.clone(), now),
             Progress::Completed | Progress::Returned(_) => refund.complete(charge, report.clone(), now),
             Progress::Failed { code, message } => {
@@ -267,20 +299,23 @@ impl RefundService {
         &self,
         integrator_id: IntegratorId,
         id: RefundId,
-        attempts: u32,
     ) -> Result<(Refund, Result<Option<OutgoingReport>, ProviderError>), ServiceError> {
         let refund = self.get(integrator_id, id).await?;
         let asked_at = self.ports.clock.now();
         let answer = self.ports.provider.consult_refund(refund.inquiry()).await;
         let refund = match &answer {
-            Ok(Some(report)) => self.learn(integrator_id, id, report).await?,
-            Ok(None) => self.not_known(refund, asked_at, attempts).await?,
-            Err(_) => refund,
+            Ok(Some(report)) => self.learn(integrator_id, id, report, Seen::consult(&answer)).await?,
+            Ok(None) => self.not_known(refund, asked_at, Seen::consult(&answer)).await?,
+            Err(_) => {
+                self.note(&refund, Seen::consult(&answer)).await;
+                refund
+            }
         };
         let overdue = self.ports.clock.now().since(refund.submitted_at) >= schedule::NEEDS_REVIEW_AFTER;
         let open = refund.state.is_uncertain() || refund.state == OutgoingState::Accepted;
         if overdue && open {
-            let refund = self.advance(integrator_id, id, |refund, _, now| refund.ask_for_review(now)).await?;
+            let ask = |refund: Refund, _, now| refund.ask_for_review(now);
+            let refund = self.advance(integrator_id, id, None, ask).await?;
             return Ok((refund, answer));
         }
         Ok((refund, answer))
@@ -291,14 +326,15 @@ impl RefundService {
         &self,
         refund: Refund,
         asked_at: Timestamp,
-        attempts: u32,
+        seen: Seen,
     ) -> Result<Refund, ServiceError> {
         let sent_for = asked_at.since(refund.submitted_at);
         let horizon = self.ports.provider.not_found_is_proof_after();
+        let (resource, sent_at) = (refund.resource(), refund.submitted_at);
         let proof = horizon
             .is_some_and(|horizon| sent_for >= horizon.saturating_add(self.ports.submit_grace))
-            && attempts >= schedule::MIN_NOT_FOUND_ANSWERS
-            && refund.provider_id.is_none();
+            && refund.provider_id.is_none()
+            && self.ports.was_not_known(resource, sent_at, asked_at).await?;
         let (integrator_id, id, version) = (refund.integrator_id, refund.id, refund.version);
         match refund.state {
             OutgoingState::Submitting | OutgoingState::Uncertain | OutgoingState::NeedsReview if proof => {
@@ -306,7 +342,7 @@ impl RefundService {
                     code: "not_executed".into(),
                     message: "the settlement provider never received this refund".into(),
                 };
-                self.advance(integrator_id, id, |refund, charge, now| {
+                self.advance(integrator_id, id, Some(seen), |refund, charge, now| {
                     if refund.version == version {
                         refund.fail(charge, failure.clone(), now)
                     } else {
@@ -316,26 +352,31 @@ impl RefundService {
                 .await
             }
             OutgoingState::Submitting if sent_for >= self.ports.submit_grace => {
-                self.advance(integrator_id, id, |refund, _, now| {
+                self.advance(integrator_id, id, Some(seen), |refund, _, now| {
                     if refund.version == version { refund.lose_sight(now) } else { Step::Already }
                 })
                 .await
             }
-            _ => Ok(refund),
+            _ => {
+                self.note(&refund, seen).await;
+                Ok(refund)
+            }
+        }
+    }
+
+    /// Keeps what was seen of a refund that isn't final, though it changes nothing.
+    async fn note(&self, refund: &Refund, seen: Seen) {
+        if !refund.state.is_final() {
+            self.ports.note(self.ports.evidence(refund.resource(), seen)).await;
         }
     }
 
     /// Goes on with a refund that is not final; see
     /// [`WithdrawalService::follow_up`](crate::withdrawals::service::WithdrawalService::follow_up).
-    pub async fn follow_up(
-        &self,
-        integrator_id: IntegratorId,
-        id: RefundId,
-        attempts: u32,
-    ) -> Result<Refund, ServiceError> {
+    pub async fn follow_up(&self, integrator_id: IntegratorId, id: RefundId) -> Result<Refund, ServiceError> {
         let refund = self.get(integrator_id, id).await?;
         if refund.state != OutgoingState::Queued {
-            return self.refresh(integrator_id, id, attempts).await.map(|(refund, _)| refund);
+            return self.refresh(integrator_id, id).await.map(|(refund, _)| refund);
         }
         let now = self.ports.clock.now();
         if now.since(refund.created_at) >= schedule::QUEUE_MAX_AGE {
@@ -344,7 +385,7 @@ impl RefundService {
                 message: "the settlement provider could not be reached; nothing was sent".into(),
             };
             return self
-                .advance(integrator_id, id, |refund, charge, now| match refund.state {
+                .advance(integrator_id, id, None, |refund, charge, now| match refund.state {
                     OutgoingState::Queued => refund.fail(charge, failure.clone(), now),
                     _ => Step::Already,
                 })
@@ -353,9 +394,10 @@ impl RefundService {
         let Step::Next(transition) = refund.clone().submit(now, self.ports.submit_grace) else {
             return Ok(refund);
         };
-        let submitted = transition.refund().cloned();
-        match (self.ports.stores.transitions.apply(transition).await, submitted) {
-            (Ok(()), Some(submitted)) => self.send(submitted).await,
+        let Some(submitted) = transition.refund().cloned() else { return Ok(refund) };
+        let intent = transition.witness([self.ports.evidence(submitted.resource(), attempt(&submitted))]);
+        match (self.ports.stores.transitions.apply(intent).await, submitted) {
+            (Ok(()), submitted) => self.send(submitted).await,
             (Err(ApplyError::Store(error)), _) => Err(error.into()),
             _ => Ok(refund),
         }
@@ -365,6 +407,7 @@ impl RefundService {
         &self,
         integrator_id: IntegratorId,
         id: RefundId,
+        seen: Option<Seen>,
         decide: impl Fn(Refund, Charge, Timestamp) -> Step + Send + Sync,
     ) -> Result<Refund, ServiceError> {
         for _ in 0..MAX_STALE_RETRIES {
@@ -373,13 +416,31 @@ impl RefundService {
             match decide(refund.clone(), charge, self.ports.clock.now()) {
                 Step::Next(transition) => {
                     let after = transition.refund().cloned();
-                    if let Applied::Done = self.ports.apply_change(transition).await? {
+                    let seen = seen.clone().map(|seen| self.ports.evidence(refund.resource(), seen));
+                    if let Applied::Done = self.ports.apply_change(transition.witness(seen)).await? {
                         return Ok(after.unwrap_or(refund));
                     }
                 }
-                Step::Already | Step::Refused(_) => return Ok(refund),
+                Step::Already | Step::Refused(_) => {
+                    if let Some(seen) = seen {
+                        self.note(&refund, seen).await;
+                    }
+                    return Ok(refund);
+                }
             }
         }
         Err(ServiceError::Contention)
     }
+}
+
+/// That a refund is about to be sent, and as what.
+fn attempt(submitted: &Refund) -> Seen {
+    let order = submitted.order();
+    let detail = format!(
+        "reference {} body {} version {}",
+        order.reference,
+        order.digest().simple(),
+        submitted.version.0
+    );
+    Seen::new(EvidenceKind::Attempt, Proof::Nothing, &detail)
 }

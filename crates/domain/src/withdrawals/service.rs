@@ -10,16 +10,17 @@ use super::{NewWithdrawal, OutgoingState, Payee, Withdrawal, state};
 use crate::charges::Failure;
 use crate::credentials::IntegratorStatus;
 use crate::error::{ApplyError, ServiceError, StoreError, UniqueKey};
+use crate::evidence::{Evidence, EvidenceKind, Proof, Seen};
 use crate::fees::Operation;
-use crate::ids::{IntegratorId, ResourceKind, WithdrawalId};
+use crate::ids::{IntegratorId, ResourceKind, ResourceRef, WithdrawalId};
 use crate::list::{ListQuery, Page};
 use crate::money::Amount;
 use crate::ports::{Applied, MAX_STALE_RETRIES, Outcome, Ports};
-use crate::provider::{OutgoingReport, Progress, ProviderError};
+use crate::provider::{OutgoingReport, Progress, ProviderError, digest};
 use crate::schedule;
 use crate::text::{Description, ExternalId, IdempotencyKey, PostbackUrl};
 use crate::time::Timestamp;
-use crate::transition::Step;
+use crate::transition::{Expected, Step, Twin};
 
 /// What an integrator asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub struct CreateWithdrawal {
     pub description: Option<Description>,
     /// Where events go.
     pub postback_url: Option<PostbackUrl>,
+    /// The earlier withdrawal that this one is like on purpose.
+    pub allow_duplicate_of: Option<Uuid>,
 }
 
 impl CreateWithdrawal {
@@ -52,6 +55,21 @@ impl CreateWithdrawal {
             && self.payee == withdrawal.payee
             && self.description == withdrawal.description
             && self.postback_url == withdrawal.postback_url
+    }
+
+    const fn has_handle(&self) -> bool {
+        self.external_id.is_some() || self.idempotency_key.is_some()
+    }
+
+    /// What makes another request look like this one: the same key and amount, or the same document and amount.
+    fn twin_keys(&self) -> Vec<Uuid> {
+        let amount = self.amount.cents().get().to_string();
+        let key = &self.payee.key;
+        let mut keys = vec![digest(&["key", key.kind().as_str(), key.as_str(), &amount])];
+        if let Some(document) = &self.payee.party.document {
+            keys.push(digest(&["document", document.as_str(), &amount]));
+        }
+        keys
     }
 }
 
@@ -75,30 +93,48 @@ impl WithdrawalService {
         if command.integrator_status == IntegratorStatus::Suspended {
             return Err(ServiceError::IntegratorSuspended);
         }
-        let new = self.priced(&command).await?;
+        for _ in 0..MAX_STALE_RETRIES {
+            if let Some(outcome) = self.make(&command).await? {
+                return Ok(outcome);
+            }
+        }
+        Err(ServiceError::Contention)
+    }
+
+    /// Stores the intent and sends it; `None` when another request just like it came in between.
+    async fn make(&self, command: &CreateWithdrawal) -> Result<Option<Outcome<Withdrawal>>, ServiceError> {
+        let new = self.priced(command).await?;
         let (integrator_id, id) = (new.integrator_id, new.id);
+        let (twins, allowed) = self.twins(command, id).await?;
         let Some(intent) = state::accept(new, self.ports.clock.now(), self.ports.submit_grace) else {
             return Err(ServiceError::InsufficientBalance);
         };
         let accepted = intent.withdrawal().cloned().ok_or(ServiceError::NotFound)?;
-        match self.ports.stores.transitions.apply(intent.answering(command.idempotency_key.clone())).await {
+        let mut intent = intent.answering(command.idempotency_key.clone()).witness(allowed);
+        intent = intent.witness([self.ports.evidence(accepted.resource(), attempt(&accepted))]);
+        intent.twins = twins;
+        match self.ports.stores.transitions.apply(intent).await {
             Ok(()) => {}
             Err(ApplyError::Duplicate(UniqueKey::ExternalId | UniqueKey::IdempotencyKey)) => {
-                let winner = self.replay(&command).await?.ok_or(ServiceError::Contention)?;
-                return Ok(Outcome::Replayed(winner));
+                let winner = self.replay(command).await?.ok_or(ServiceError::Contention)?;
+                return Ok(Some(Outcome::Replayed(winner)));
             }
+            Err(ApplyError::Duplicate(UniqueKey::Twin)) => return Ok(None),
             Err(ApplyError::InsufficientFunds) => {
                 // Another request with the same handle may just have taken the money.
-                let winner = self.replay(&command).await?;
-                return winner.map(Outcome::Replayed).ok_or(ServiceError::InsufficientBalance);
+                let winner = self.replay(command).await?;
+                return winner
+                    .map(|winner| Some(Outcome::Replayed(winner)))
+                    .ok_or(ServiceError::InsufficientBalance);
             }
             Err(ApplyError::Store(StoreError::Unknown(why))) => {
-                let stored = self.ports.stores.withdrawals.find(integrator_id, id).await?;
-                let stored = stored.ok_or(ServiceError::Store(StoreError::Unavailable(why)))?;
+                // What can't be read, or isn't there yet, may still come to be.
+                let stored = self.ports.stores.withdrawals.find(integrator_id, id).await;
+                let Ok(Some(stored)) = stored else { return Err(StoreError::Unknown(why).into()) };
                 if stored.version != accepted.version {
                     // A follow-up went on with it while nobody knew: what was decided then may rest on its not being
                     // sent.
-                    return Ok(Outcome::Created(stored));
+                    return Ok(Some(Outcome::Created(stored)));
                 }
             }
             Err(ApplyError::Store(error)) => return Err(error.into()),
@@ -106,7 +142,58 @@ impl WithdrawalService {
         }
         // The intent is stored, so from here on this is a withdrawal whose outcome isn't known, never an error: who is
         // told that it failed might ask for another.
-        Ok(Outcome::Created(self.send(accepted.clone()).await.unwrap_or(accepted)))
+        Ok(Some(Outcome::Created(self.send(accepted.clone()).await.unwrap_or(accepted))))
+    }
+
+    /// What the request takes of the keys that its twins would take too, and the evidence when it is like another one on
+    /// purpose. [`ServiceError::PossibleDuplicate`] when nothing tells it from one that is on its way or was just done.
+    async fn twins(
+        &self,
+        command: &CreateWithdrawal,
+        id: WithdrawalId,
+    ) -> Result<(Vec<Twin>, Option<Evidence>), ServiceError> {
+        let mut twins = Vec::new();
+        let mut allowed = None;
+        if self.ports.duplicate_window.is_zero() {
+            return Ok((twins, allowed));
+        }
+        let owner = command.integrator_id;
+        for key in command.twin_keys() {
+            if command.has_handle() {
+                twins.push(Twin { key, expected: Expected::Anything, id: id.0 });
+                continue;
+            }
+            let expected = match self.ports.stores.lookups.find_twin(owner, key).await? {
+                None => Expected::Nobody,
+                Some(twin) => {
+                    let other = self.ports.stores.withdrawals.find(owner, WithdrawalId(twin)).await?;
+                    let stands = other.filter(|other| self.stands_in_the_way(other));
+                    if let Some(other) = stands {
+                        if command.allow_duplicate_of != Some(twin) {
+                            return Err(ServiceError::PossibleDuplicate(other.resource()));
+                        }
+                        let detail = format!("the request allows that it is like {twin}");
+                        let seen = Seen::new(EvidenceKind::Decision, Proof::Nothing, &detail);
+                        let resource = ResourceRef { id: id.0, ..other.resource() };
+                        allowed = Some(self.ports.evidence(resource, seen));
+                    }
+                    Expected::Record(twin)
+                }
+            };
+            twins.push(Twin { key, expected, id: id.0 });
+        }
+        Ok((twins, allowed))
+    }
+
+    fn stands_in_the_way(&self, other: &Withdrawal) -> bool {
+        match other.state {
+            OutgoingState::Failed(_) | OutgoingState::Canceled => false,
+            OutgoingState::Completed | OutgoingState::Returned => {
+                let done = other.completed_at.unwrap_or(other.updated_at);
+                self.ports.clock.now().since(done) < self.ports.duplicate_window
+            }
+            _ => true,
+        }
     }
 
     async fn priced(&self, command: &CreateWithdrawal) -> Result<NewWithdrawal, ServiceError> {
@@ -159,26 +246,39 @@ impl WithdrawalService {
         let (integrator_id, id) = (submitted.integrator_id, submitted.id);
         if self.ports.clock.now().since(submitted.submitted_at) > self.ports.submit_grace {
             // Held up for so long that others may be about to take "not known" for proof.
-            return self.not_sent(&submitted).await;
+            let seen = Seen::new(EvidenceKind::Answer, Proof::NotSent, "held up for too long to be sent now");
+            return self.take_back(&submitted, Some(seen)).await;
         }
         match self.ports.provider.send_payment(submitted.order()).await {
-            Ok(report) => self.learn(integrator_id, id, &report).await,
-            Err(ProviderError::Rejected { code, message, .. }) => {
-                let failure = Failure { code, message };
-                self.advance(integrator_id, id, |withdrawal, now| withdrawal.fail(failure.clone(), now)).await
+            Ok(report) => {
+                self.learn(integrator_id, id, &report, Seen::report(EvidenceKind::Answer, &report)).await
             }
-            Err(ProviderError::Unavailable(_)) => self.not_sent(&submitted).await,
-            Err(ProviderError::Indeterminate(_)) => {
-                self.advance(integrator_id, id, Withdrawal::lose_sight).await
+            Err(error) => {
+                let seen = Some(Seen::failed_call(&error));
+                match error {
+                    ProviderError::Rejected { code, message, .. } => {
+                        let failure = Failure { code, message };
+                        let fail = |withdrawal: Withdrawal, now| withdrawal.fail(failure.clone(), now);
+                        self.advance(integrator_id, id, seen, fail).await
+                    }
+                    ProviderError::Unavailable(_) => self.take_back(&submitted, seen).await,
+                    ProviderError::Indeterminate(_) => {
+                        self.advance(integrator_id, id, seen, Withdrawal::lose_sight).await
+                    }
+                }
             }
         }
     }
 
     /// What `submitted` stands for was definitely not sent. Only that very submission goes back to the queue: a later
     /// one, of another worker, may be on its way.
-    async fn not_sent(&self, submitted: &Withdrawal) -> Result<Withdrawal, ServiceError> {
+    async fn take_back(
+        &self,
+        submitted: &Withdrawal,
+        seen: Option<Seen>,
+    ) -> Result<Withdrawal, ServiceError> {
         let version = submitted.version;
-        self.advance(submitted.integrator_id, submitted.id, |withdrawal, now| {
+        self.advance(submitted.integrator_id, submitted.id, seen, |withdrawal, now| {
             if withdrawal.version == version { withdrawal.queue(now) } else { Step::Already }
         })
         .await
@@ -189,6 +289,7 @@ impl WithdrawalService {
         integrator_id: IntegratorId,
         id: WithdrawalId,
         report: &OutgoingReport,
+        seen: Seen,
     ) -> Result<Withdrawal, ServiceError> {
         let decide = |withdrawal: Withdrawal, now: Timestamp| match &report.progress {
             Progress::Accepted => withdrawal.accepted(report.clone(), now),
@@ -198,7 +299,7 @@ impl WithdrawalService {
                 withdrawal.fail(Failure { code: code.clone(), message: message.clone() }, now)
             }
         };
-        self.advance(integrator_id, id, decide).await
+        self.advance(integrator_id, id, Some(seen), decide).await
     }
 
     /// One withdrawal of the integrator.
@@ -222,40 +323,42 @@ impl WithdrawalService {
         Ok(Page::trim(rows, cursor, limit))
     }
 
-    /// Asks the provider about a withdrawal and applies what it says. `attempts` counts the times it was asked before,
-    /// this one included: "not known" is never proof the first time.
+    /// Asks the provider about a withdrawal and applies what it says.
     pub async fn refresh(
         &self,
         integrator_id: IntegratorId,
         id: WithdrawalId,
-        attempts: u32,
     ) -> Result<(Withdrawal, Result<Option<OutgoingReport>, ProviderError>), ServiceError> {
         let withdrawal = self.get(integrator_id, id).await?;
         let asked_at = self.ports.clock.now();
         let answer = self.ports.provider.consult_payment(withdrawal.inquiry()).await;
         let withdrawal = match &answer {
-            Ok(Some(report)) => self.learn(integrator_id, id, report).await?,
-            Ok(None) => self.not_known(withdrawal, asked_at, attempts).await?,
-            Err(_) => withdrawal,
+            Ok(Some(report)) => self.learn(integrator_id, id, report, Seen::consult(&answer)).await?,
+            Ok(None) => self.not_known(withdrawal, asked_at, Seen::consult(&answer)).await?,
+            Err(_) => {
+                self.note(&withdrawal, Seen::consult(&answer)).await;
+                withdrawal
+            }
         };
         Ok((self.review_if_overdue(withdrawal).await?, answer))
     }
 
     /// The provider doesn't know it: proof that it wasn't sent only if the adapter says after how long, that has
-    /// passed since the last moment at which it could have been sent, the provider never said that it took it, it was
-    /// asked more than once, and nothing has changed since `withdrawal` was read, before it was asked.
+    /// passed since the last moment at which it could have been sent, the provider never said that it took it, it has
+    /// answered so before, and nothing has changed since `withdrawal` was read, before it was asked.
     async fn not_known(
         &self,
         withdrawal: Withdrawal,
         asked_at: Timestamp,
-        attempts: u32,
+        seen: Seen,
     ) -> Result<Withdrawal, ServiceError> {
         let sent_for = asked_at.since(withdrawal.submitted_at);
         let horizon = self.ports.provider.not_found_is_proof_after();
+        let (resource, sent_at) = (withdrawal.resource(), withdrawal.submitted_at);
         let proof = horizon
             .is_some_and(|horizon| sent_for >= horizon.saturating_add(self.ports.submit_grace))
-            && attempts >= schedule::MIN_NOT_FOUND_ANSWERS
-            && withdrawal.provider_id.is_none();
+            && withdrawal.provider_id.is_none()
+            && self.ports.was_not_known(resource, sent_at, asked_at).await?;
         let (integrator_id, id, version) = (withdrawal.integrator_id, withdrawal.id, withdrawal.version);
         match withdrawal.state {
             OutgoingState::Submitting | OutgoingState::Uncertain | OutgoingState::NeedsReview if proof => {
@@ -263,7 +366,7 @@ impl WithdrawalService {
                     code: "not_executed".into(),
                     message: "the settlement provider never received this payment".into(),
                 };
-                self.advance(integrator_id, id, |withdrawal, now| {
+                self.advance(integrator_id, id, Some(seen), |withdrawal, now| {
                     if withdrawal.version == version {
                         withdrawal.fail(failure.clone(), now)
                     } else {
@@ -273,12 +376,22 @@ impl WithdrawalService {
                 .await
             }
             OutgoingState::Submitting if sent_for >= self.ports.submit_grace => {
-                self.advance(integrator_id, id, |withdrawal, now| {
+                self.advance(integrator_id, id, Some(seen), |withdrawal, now| {
                     if withdrawal.version == version { withdrawal.lose_sight(now) } else { Step::Already }
                 })
                 .await
             }
-            _ => Ok(withdrawal),
+            _ => {
+                self.note(&withdrawal, seen).await;
+                Ok(withdrawal)
+            }
+        }
+    }
+
+    /// Keeps what was seen of a withdrawal that isn't final, though it changes nothing.
+    async fn note(&self, withdrawal: &Withdrawal, seen: Seen) {
+        if !withdrawal.state.is_final() {
+            self.ports.note(self.ports.evidence(withdrawal.resource(), seen)).await;
         }
     }
 
@@ -286,7 +399,8 @@ impl WithdrawalService {
         let overdue = self.ports.clock.now().since(withdrawal.submitted_at) >= schedule::NEEDS_REVIEW_AFTER;
         let open = withdrawal.state.is_uncertain() || withdrawal.state == OutgoingState::Accepted;
         if overdue && open {
-            return self.advance(withdrawal.integrator_id, withdrawal.id, Withdrawal::ask_for_review).await;
+            let ask = Withdrawal::ask_for_review;
+            return self.advance(withdrawal.integrator_id, withdrawal.id, None, ask).await;
         }
         Ok(withdrawal)
     }
@@ -297,11 +411,10 @@ impl WithdrawalService {
         &self,
         integrator_id: IntegratorId,
         id: WithdrawalId,
-        attempts: u32,
     ) -> Result<Withdrawal, ServiceError> {
         let withdrawal = self.get(integrator_id, id).await?;
         if withdrawal.state != OutgoingState::Queued {
-            return self.refresh(integrator_id, id, attempts).await.map(|(withdrawal, _)| withdrawal);
+            return self.refresh(integrator_id, id).await.map(|(withdrawal, _)| withdrawal);
         }
         let now = self.ports.clock.now();
         if now.since(withdrawal.created_at) >= schedule::QUEUE_MAX_AGE {
@@ -310,7 +423,7 @@ impl WithdrawalService {
                 message: "the settlement provider could not be reached; nothing was sent".into(),
             };
             return self
-                .advance(integrator_id, id, |withdrawal, now| match withdrawal.state {
+                .advance(integrator_id, id, None, |withdrawal, now| match withdrawal.state {
                     OutgoingState::Queued => withdrawal.fail(failure.clone(), now),
                     _ => Step::Already,
                 })
@@ -320,9 +433,10 @@ impl WithdrawalService {
         let Step::Next(transition) = withdrawal.clone().submit(now, self.ports.submit_grace) else {
             return Ok(withdrawal);
         };
-        let submitted = transition.withdrawal().cloned();
-        match (self.ports.stores.transitions.apply(transition).await, submitted) {
-            (Ok(()), Some(submitted)) => self.send(submitted).await,
+        let Some(submitted) = transition.withdrawal().cloned() else { return Ok(withdrawal) };
+        let intent = transition.witness([self.ports.evidence(submitted.resource(), attempt(&submitted))]);
+        match (self.ports.stores.transitions.apply(intent).await, submitted) {
+            (Ok(()), submitted) => self.send(submitted).await,
             (Err(ApplyError::Store(error)), _) => Err(error.into()),
             _ => Ok(withdrawal),
         }
@@ -332,6 +446,7 @@ impl WithdrawalService {
         &self,
         integrator_id: IntegratorId,
         id: WithdrawalId,
+        seen: Option<Seen>,
         decide: impl Fn(Withdrawal, Timestamp) -> Step + Send + Sync,
     ) -> Result<Withdrawal, ServiceError> {
         for _ in 0..MAX_STALE_RETRIES {
@@ -339,13 +454,31 @@ impl WithdrawalService {
             match decide(withdrawal.clone(), self.ports.clock.now()) {
                 Step::Next(transition) => {
                     let after = transition.withdrawal().cloned();
-                    if let Applied::Done = self.ports.apply_change(transition).await? {
+                    let seen = seen.clone().map(|seen| self.ports.evidence(withdrawal.resource(), seen));
+                    if let Applied::Done = self.ports.apply_change(transition.witness(seen)).await? {
                         return Ok(after.unwrap_or(withdrawal));
                     }
                 }
-                Step::Already | Step::Refused(_) => return Ok(withdrawal),
+                Step::Already | Step::Refused(_) => {
+                    if let Some(seen) = seen {
+                        self.note(&withdrawal, seen).await;
+                    }
+                    return Ok(withdrawal);
+                }
             }
         }
         Err(ServiceError::Contention)
     }
+}
+
+/// That a withdrawal is about to be sent, and as what.
+fn attempt(submitted: &Withdrawal) -> Seen {
+    let order = submitted.order();
+    let detail = format!(
+        "reference {} body {} version {}",
+        order.reference,
+        order.digest().simple(),
+        submitted.version.0
+    );
+    Seen::new(EvidenceKind::Attempt, Proof::Nothing, &detail)
 }

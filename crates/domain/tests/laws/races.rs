@@ -116,7 +116,8 @@ async fn not_known_proves_nothing_of_what_was_learnt_while_asking() {
         });
         provider.expect_not_found_is_proof_after().returning(|| Some(Duration::from_mins(1)));
         let service = WithdrawalService::new(world.ports(provider));
-        let _ = service.refresh(INTEGRATOR, world.withdrawal().id, 9).await.unwrap();
+        world.was_not_known(world.withdrawal().resource());
+        let _ = service.refresh(INTEGRATOR, world.withdrawal().id).await.unwrap();
         assert_eq!(world.withdrawal().state, expected);
         assert_eq!(world.held(), TOTAL_CENTS);
     }
@@ -162,7 +163,7 @@ async fn of_two_workers_with_one_queued_withdrawal_one_sends_it() {
         advance(world, |withdrawal| withdrawal.submit(world.now(), GRACE));
     }))]);
     let service = WithdrawalService::new(world.ports(MockSettlementProvider::new()));
-    service.follow_up(INTEGRATOR, id, 1).await.unwrap();
+    service.follow_up(INTEGRATOR, id).await.unwrap();
     assert_eq!(world.withdrawal().state, OutgoingState::Submitting);
 }
 
@@ -173,7 +174,7 @@ async fn a_worker_that_slept_through_its_lease_asks_and_does_not_send() {
     provider.expect_consult_payment().times(1).returning(|_| Ok(None));
     provider.expect_not_found_is_proof_after().returning(|| Some(Duration::ZERO));
     let service = WithdrawalService::new(world.ports(provider));
-    service.follow_up(INTEGRATOR, world.withdrawal().id, 9).await.unwrap();
+    service.follow_up(INTEGRATOR, world.withdrawal().id).await.unwrap();
     assert_eq!(world.withdrawal().state, OutgoingState::Submitting, "it is on its way");
 }
 

@@ -46,6 +46,7 @@ pub fn command() -> CreateRefund {
         idempotency_key: None,
         amount: Some(amount(REFUND_CENTS)),
         description: None,
+        allow_duplicate_of: None,
     }
 }
 
@@ -344,7 +345,10 @@ async fn not_known_is_proof_only_past_the_horizon_when_asked_twice_and_never_acc
         let world = world_in(steps);
         world.wait_secs(waited_secs);
         let service = service(&world, knowing(Ok(None), horizon));
-        let (after, _) = service.refresh(INTEGRATOR, id(), attempts).await.unwrap();
+        if attempts > 1 {
+            world.was_not_known(world.refund().resource());
+        }
+        let (after, _) = service.refresh(INTEGRATOR, id()).await.unwrap();
         assert_eq!(after.state.name(), expected, "{horizon:?} {waited_secs} {attempts}");
         let failed = expected == "failed";
         assert_eq!(world.held(), if failed { 0 } else { TOTAL_CENTS });
@@ -357,11 +361,11 @@ async fn after_65_minutes_an_operator_is_to_look_and_once_is_enough() {
     let world = world_in(&[accept]);
     let service = service(&world, knowing(Ok(Some(report(Progress::Accepted))), None));
     world.wait(NEEDS_REVIEW_AFTER.checked_sub(Duration::from_micros(1)).unwrap());
-    let _ = service.refresh(INTEGRATOR, id(), 1).await.unwrap();
+    let _ = service.refresh(INTEGRATOR, id()).await.unwrap();
     assert_eq!(world.refund().state, OutgoingState::Accepted);
     world.wait(Duration::from_micros(1));
     for _ in 0..3 {
-        let _ = service.refresh(INTEGRATOR, id(), 1).await.unwrap();
+        let _ = service.refresh(INTEGRATOR, id()).await.unwrap();
         assert_eq!(world.refund().state, OutgoingState::NeedsReview);
     }
     assert_eq!(world.times("apply refund.needs_review"), 1);
@@ -372,10 +376,10 @@ async fn after_65_minutes_an_operator_is_to_look_and_once_is_enough() {
 async fn what_was_not_sent_is_sent_again_until_it_is_too_old_and_then_released() {
     let world = world_in(&[Refund::queue]);
     world.wait(QUEUE_MAX_AGE.checked_sub(Duration::from_micros(1)).unwrap());
-    let after = service(&world, answering(Err(unavailable()))).follow_up(INTEGRATOR, id(), 1).await.unwrap();
+    let after = service(&world, answering(Err(unavailable()))).follow_up(INTEGRATOR, id()).await.unwrap();
     assert_eq!(after.state, OutgoingState::Queued);
     world.wait(Duration::from_micros(1));
-    let after = service(&world, MockSettlementProvider::new()).follow_up(INTEGRATOR, id(), 1).await.unwrap();
+    let after = service(&world, MockSettlementProvider::new()).follow_up(INTEGRATOR, id()).await.unwrap();
     assert!(matches!(&after.state, OutgoingState::Failed(why) if why.code == "provider_unavailable"));
     assert_eq!((world.held(), world.available(), shares(&world)), (0, funds(), (0, 0)));
 }
@@ -387,10 +391,10 @@ async fn what_the_provider_has_is_never_sent_again_though_we_thought_it_was_not_
     {
         let world = world_in(&[Refund::queue]);
         let service = service(&world, knowing(Ok(Some(report(progress))), None));
-        let _ = service.refresh(INTEGRATOR, id(), 0).await.unwrap();
+        let _ = service.refresh(INTEGRATOR, id()).await.unwrap();
         assert_eq!(world.refund().state, expected);
         assert_eq!(world.findings().len(), 1);
-        service.follow_up(INTEGRATOR, id(), 1).await.unwrap();
+        service.follow_up(INTEGRATOR, id()).await.unwrap();
     }
 }
 

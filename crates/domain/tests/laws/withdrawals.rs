@@ -34,6 +34,7 @@ pub fn command() -> CreateWithdrawal {
         payee: payee(),
         description: None,
         postback_url: None,
+        allow_duplicate_of: None,
     }
 }
 
@@ -297,7 +298,10 @@ async fn not_known_is_proof_only_past_the_horizon_when_asked_twice_and_never_acc
         let world = world_in(steps);
         world.wait_secs(waited_secs);
         let service = service(&world, knowing(Ok(None), horizon));
-        let (after, answer) = service.refresh(INTEGRATOR, id(), attempts).await.unwrap();
+        if attempts > 1 {
+            world.was_not_known(world.withdrawal().resource());
+        }
+        let (after, answer) = service.refresh(INTEGRATOR, id()).await.unwrap();
         assert_eq!(answer, Ok(None));
         assert_eq!(after.state.name(), expected, "{horizon:?} {waited_secs} {attempts}");
         assert_eq!(after, world.withdrawal());
@@ -311,9 +315,10 @@ async fn a_provider_that_cannot_be_asked_changes_nothing() {
         let world = world_in(&[Withdrawal::lose_sight]);
         world.wait_secs(3_000);
         let service = service(&world, knowing(Err(error.clone()), Some(Duration::ZERO)));
-        let (after, answer) = service.refresh(INTEGRATOR, id(), 50).await.unwrap();
+        let (after, answer) = service.refresh(INTEGRATOR, id()).await.unwrap();
         assert_eq!((after.state, answer), (OutgoingState::Uncertain, Err(error)));
-        assert_eq!((world.held(), world.log().len()), (TOTAL_CENTS, 0));
+        assert_eq!(world.held(), TOTAL_CENTS);
+        assert_eq!(world.log(), ["apply evidence"]);
     }
 }
 
@@ -331,15 +336,15 @@ async fn after_65_minutes_an_operator_is_to_look_and_once_is_enough() {
         let world = world_in(&steps);
         let service = service(&world, knowing(answer, None));
         world.wait(just_before);
-        let _ = service.refresh(INTEGRATOR, id(), 1).await.unwrap();
+        let _ = service.refresh(INTEGRATOR, id()).await.unwrap();
         assert_ne!(world.withdrawal().state, OutgoingState::NeedsReview);
         world.wait(Duration::from_micros(1));
-        let _ = service.refresh(INTEGRATOR, id(), 1).await.unwrap();
+        let _ = service.refresh(INTEGRATOR, id()).await.unwrap();
         assert_eq!(world.withdrawal().state, OutgoingState::NeedsReview);
         let version = world.withdrawal().version;
-        for attempts in 1..5 {
+        for _ in 1..5 {
             world.wait_secs(900);
-            let _ = service.refresh(INTEGRATOR, id(), attempts).await.unwrap();
+            let _ = service.refresh(INTEGRATOR, id()).await.unwrap();
         }
         assert_eq!(world.withdrawal().version, version, "no news, no event");
         assert_eq!(world.held(), TOTAL_CENTS);
@@ -351,10 +356,10 @@ async fn what_was_not_sent_is_sent_again_until_it_is_too_old_and_then_released()
     let world = world_in(&[Withdrawal::queue]);
     world.wait(QUEUE_MAX_AGE.checked_sub(Duration::from_micros(1)).unwrap());
     let sender = service(&world, answering(&world, Err(unavailable())));
-    let after = sender.follow_up(INTEGRATOR, id(), 1).await.unwrap();
+    let after = sender.follow_up(INTEGRATOR, id()).await.unwrap();
     assert_eq!((after.state, after.submitted_at), (OutgoingState::Queued, world.now()));
     world.wait(Duration::from_micros(1));
-    let after = service(&world, MockSettlementProvider::new()).follow_up(INTEGRATOR, id(), 1).await.unwrap();
+    let after = service(&world, MockSettlementProvider::new()).follow_up(INTEGRATOR, id()).await.unwrap();
     assert!(matches!(&after.state, OutgoingState::Failed(why) if why.code == "provider_unavailable"));
     assert_eq!((world.held(), world.available()), (0, FUNDS_CENTS));
 }
@@ -363,7 +368,7 @@ async fn what_was_not_sent_is_sent_again_until_it_is_too_old_and_then_released()
 async fn what_is_queued_is_stored_as_being_sent_before_it_is() {
     let world = world_in(&[Withdrawal::queue]);
     let service = service(&world, answering(&world, Ok(report(Progress::Completed))));
-    service.follow_up(INTEGRATOR, id(), 1).await.unwrap();
+    service.follow_up(INTEGRATOR, id()).await.unwrap();
     assert_eq!(world.log(), ["apply withdrawal.submitting", "send", "apply withdrawal.completed"]);
 }
 
@@ -377,7 +382,7 @@ async fn who_could_not_take_it_out_of_the_queue_does_not_send_it() {
         let world = world_in(&[Withdrawal::queue]);
         world.script([Write::Refused(error)]);
         let service = service(&world, MockSettlementProvider::new());
-        let _ = service.follow_up(INTEGRATOR, id(), 1).await;
+        let _ = service.follow_up(INTEGRATOR, id()).await;
         assert_eq!(world.withdrawal().state, OutgoingState::Queued);
     }
 }
@@ -391,11 +396,11 @@ async fn what_the_provider_has_is_never_sent_again_though_we_thought_it_was_not_
     ] {
         let world = world_in(&[Withdrawal::queue]);
         let service = service(&world, knowing(Ok(Some(report(progress))), None));
-        let _ = service.refresh(INTEGRATOR, id(), 0).await.unwrap();
+        let _ = service.refresh(INTEGRATOR, id()).await.unwrap();
         assert_eq!(world.withdrawal().state, expected);
         assert_eq!(world.findings().len(), 1, "an operator is told");
         // The mocked provider would panic if it were asked to send.
-        service.follow_up(INTEGRATOR, id(), 1).await.unwrap();
+        service.follow_up(INTEGRATOR, id()).await.unwrap();
     }
 }
 
@@ -415,7 +420,7 @@ async fn a_report_against_what_is_final_is_a_finding_and_moves_nothing() {
         let world = world_in(&steps);
         let before = (world.withdrawal(), world.available(), world.held());
         let service = service(&world, knowing(Ok(Some(report(progress))), None));
-        let _ = service.refresh(INTEGRATOR, id(), 0).await.unwrap();
+        let _ = service.refresh(INTEGRATOR, id()).await.unwrap();
         assert_eq!((world.withdrawal(), world.available(), world.held()), before);
         assert_eq!(world.findings(), [code]);
     }
@@ -426,7 +431,7 @@ async fn what_comes_back_is_credited_once() {
     let world = world_in(&[complete]);
     let service = service(&world, knowing(Ok(Some(report(Progress::Returned(cents(400))))), None));
     for _ in 0..3 {
-        let _ = service.refresh(INTEGRATOR, id(), 0).await.unwrap();
+        let _ = service.refresh(INTEGRATOR, id()).await.unwrap();
     }
     assert_eq!(world.available(), FUNDS_CENTS - TOTAL_CENTS + 400);
     assert_eq!(world.withdrawal().returned, cents(400));
@@ -437,8 +442,8 @@ async fn another_integrators_withdrawal_does_not_exist() {
     let world = world_in(&[]);
     let service = service(&world, MockSettlementProvider::new());
     assert_eq!(service.get(OTHER, id()).await, Err(ServiceError::NotFound));
-    assert_eq!(service.refresh(OTHER, id(), 0).await.unwrap_err(), ServiceError::NotFound);
-    assert_eq!(service.follow_up(OTHER, id(), 0).await, Err(ServiceError::NotFound));
+    assert_eq!(service.refresh(OTHER, id()).await.unwrap_err(), ServiceError::NotFound);
+    assert_eq!(service.follow_up(OTHER, id()).await, Err(ServiceError::NotFound));
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use pix_domain::audit::{Book, check};
 use pix_domain::charges::store::MockChargeStore;
 use pix_domain::charges::{Charge, NewCharge, state as charge_state};
 use pix_domain::error::{ApplyError, StoreError, UniqueKey};
+use pix_domain::evidence::{Evidence, EvidenceKind, MockEvidenceStore, Proof};
 use pix_domain::fees::MockFeeStore;
 use pix_domain::follow_up::{MockFollowUpStore, MockLookupStore};
 use pix_domain::ids::{MockIds, ResourceKind, ResourceRef};
@@ -47,6 +48,7 @@ pub struct Stored {
     pub follow_ups: BTreeMap<ResourceRef, Timestamp>,
     pub handles: Vec<Handle>,
     pub findings: Vec<Finding>,
+    pub evidence: Vec<Evidence>,
     /// Every event, in order.
     pub events: Vec<EventKind>,
     /// What happened, in order: `apply` with the first event, and the provider's calls.
@@ -230,7 +232,9 @@ impl World {
         }
         let differences = check(INTEGRATOR, &stored.book);
         assert!(differences.is_empty(), "{differences:?}");
-        let first = transition.writes.first().map_or("finding", |write| write.event.as_str());
+        stored.evidence.extend(transition.evidence.iter().cloned());
+        let alone = if transition.findings.is_empty() { "evidence" } else { "finding" };
+        let first = transition.writes.first().map_or(alone, |write| write.event.as_str());
         stored.log.push(format!("apply {first}"));
         Ok(())
     }
@@ -256,6 +260,14 @@ impl World {
         }
     }
 
+    /// The provider has said a while ago that it doesn't know the record.
+    pub fn was_not_known(&self, resource: ResourceRef) {
+        let at = Timestamp::from_micros(self.now().micros() - 15_000_000);
+        let (kind, proof) = (EvidenceKind::Consult, Proof::NotKnown);
+        let id = Uuid::from_u128(u128::MAX);
+        self.stored().evidence.push(Evidence { id, resource, at, kind, proof, detail: String::new() });
+    }
+
     /// Every port over this world, with this provider.
     pub fn ports(&self, provider: MockSettlementProvider) -> Ports {
         let (clock_world, ids) = (self.clone(), self.ids.clone());
@@ -271,6 +283,7 @@ impl World {
             clock: Arc::new(clock),
             ids: Arc::new(mock_ids),
             submit_grace: GRACE,
+            duplicate_window: Duration::ZERO,
         }
     }
 
@@ -290,6 +303,7 @@ impl World {
             fees: Arc::new(fees),
             follow_ups: Arc::new(self.follow_ups()),
             lookups: Arc::new(self.lookups()),
+            evidence: Arc::new(self.evidence()),
         }
     }
 
@@ -363,6 +377,16 @@ impl World {
             Ok(())
         });
         store
+    }
+
+    fn evidence(&self) -> MockEvidenceStore {
+        let world = self.clone();
+        let mut evidence = MockEvidenceStore::new();
+        evidence.expect_list().returning(move |resource| {
+            let known = world.stored().evidence.clone();
+            Ok(known.into_iter().filter(|evidence| evidence.resource == resource).collect())
+        });
+        evidence
     }
 
     fn lookups(&self) -> MockLookupStore {

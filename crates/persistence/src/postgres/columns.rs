@@ -8,7 +8,7 @@ use diesel::dsl::SqlTypeOf;
 use diesel::pg::Pg;
 use diesel::query_builder::AstPass;
 use diesel::result::QueryResult;
-use diesel::sql_types::{Array, BigInt, Integer, Nullable, Text};
+use diesel::sql_types::{Array, BigInt, Bool, Integer, Nullable, Text};
 
 use crate::codec::{DbId, DbTime, Id, Instant};
 use crate::rows::{ChargeRow, RefundRow, WithdrawalRow};
@@ -110,8 +110,9 @@ fn open(name: &str, columns: &[&str], out: &mut AstPass<'_, '_, Pg>) {
     out.push_sql(name);
     out.push_sql("(");
     for (index, column) in columns.iter().enumerate() {
-        out.push_sql(if index == 0 { "" } else { ", " });
+        out.push_sql(if index == 0 { "\"" } else { ", \"" });
         out.push_sql(column);
+        out.push_sql("\"");
     }
     out.push_sql(") AS MATERIALIZED (");
 }
@@ -304,6 +305,35 @@ relation! {
         paid_at: DbTime => Instant,
         payer_name: Option<String> => Nullable<Text>,
         payer_document: Option<String> => Nullable<Text>,
+        created_at: DbTime => Instant,
+    }
+}
+
+relation! {
+    /// Twins' keys: who has them before, and who after.
+    Twins {
+        ord: i32 => Integer,
+        integrator_id: DbId => Id,
+        key: DbId => Id,
+        resource_id: DbId => Id,
+        expected: Option<DbId> => Nullable<Id>,
+        // Whoever has it will do.
+        any: bool => Bool,
+        created_at: DbTime => Instant,
+    }
+}
+
+relation! {
+    /// Evidence.
+    EvidenceRows {
+        ord: i32 => Integer,
+        integrator_id: DbId => Id,
+        resource_kind: &'static str => Text,
+        resource_id: DbId => Id,
+        id: DbId => Id,
+        kind: &'static str => Text,
+        proof: &'static str => Text,
+        detail: String => Text,
         created_at: DbTime => Instant,
     }
 }

@@ -137,6 +137,7 @@ pub fn taken(constraint: &str) -> Option<UniqueKey> {
         }
         "handles_pkey" => UniqueKey::IdempotencyKey,
         "receipts_pkey" => UniqueKey::Receipt,
+        "twins_pkey" => UniqueKey::Twin,
         _ => return None,
     })
 }

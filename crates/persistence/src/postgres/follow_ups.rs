@@ -17,7 +17,7 @@ use super::PgStore;
 use super::due::{Claim, Claimed, PutOff, kind_of};
 use super::error::{DbError, Of};
 use crate::codec::{self, DbId, DbTime, damaged};
-use crate::schema::{charges, handles, refunds, withdrawals};
+use crate::schema::{charges, handles, refunds, twins, withdrawals};
 
 #[async_trait]
 impl FollowUpStore for PgStore {
@@ -68,6 +68,13 @@ impl LookupStore for PgStore {
         let handle = handles::table.find((DbId::from(integrator_id), kind.as_str(), key.as_str()));
         let found = handle.select(handles::resource_id).first::<DbId>(&mut conn).await;
         Ok(found.optional().of("handles")?.map(|id| id.0))
+    }
+
+    async fn find_twin(&self, integrator_id: IntegratorId, key: Uuid) -> Result<Option<Uuid>, StoreError> {
+        let mut conn = self.reads().await?;
+        let found = twins::table.find((DbId::from(integrator_id), DbId(key))).select(twins::resource_id);
+        let id: Option<DbId> = found.get_result(&mut conn).await.optional().of("twins")?;
+        Ok(id.map(|id| id.0))
     }
 
     async fn locate(&self, id: Uuid) -> Result<Option<ResourceRef>, StoreError> {

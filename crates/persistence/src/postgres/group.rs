@@ -284,6 +284,9 @@ fn touches(transition: &Transition, hasher: &RandomState) -> Vec<u64> {
             keys.push(hasher.hash_one((1_u8, owner, resource.kind, name)));
         }
     }
+    for twin in &transition.twins {
+        keys.push(hasher.hash_one((5_u8, owner, twin.key)));
+    }
     if let Some(handle) = &transition.handle {
         keys.push(hasher.hash_one((2_u8, owner, handle.kind, handle.key.as_str())));
     }

@@ -24,13 +24,13 @@ use diesel::result::QueryResult;
 use diesel::sql_types::{Array, Integer};
 use pix_domain::error::{ApplyError, StoreError, UniqueKey};
 use pix_domain::ids::IntegratorId;
-use pix_domain::transition::{Guard, Record, Transition};
+use pix_domain::transition::{Expected, Guard, Record, Transition};
 use pix_domain::wallet::Account;
 use uuid::Uuid;
 
 use super::columns::{
-    Charges, Events, Findings, Form, Handles, Money, Owners, Postings, Receipts, Refunds, Wallets,
-    Withdrawals,
+    Charges, Events, EvidenceRows, Findings, Form, Handles, Money, Owners, Postings, Receipts, Refunds,
+    Twins, Wallets, Withdrawals,
 };
 use crate::codec::{self, DbId, DbTime};
 use crate::rows::{ChargeRow, ReceiptRow, RefundRow, WithdrawalRow};
@@ -44,8 +44,9 @@ const TAKEN_EXTERNAL_ID: i32 = 3;
 /// Above every place of a write.
 const TAKEN_HANDLE: i32 = 1_000_000;
 const TAKEN_RECEIPT: i32 = 1_000_001;
-const INSUFFICIENT: i32 = 1_000_002;
-const AGAIN: i32 = 1_000_003;
+const TAKEN_TWIN: i32 = 1_000_002;
+const INSUFFICIENT: i32 = 1_000_003;
+const AGAIN: i32 = 1_000_004;
 
 /// What the statement says of one transition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +64,7 @@ impl Code {
             NO_INTEGRATOR => Err(rejected("no such integrator")),
             TAKEN_HANDLE => Err(ApplyError::Duplicate(UniqueKey::IdempotencyKey)),
             TAKEN_RECEIPT => Err(ApplyError::Duplicate(UniqueKey::Receipt)),
+            TAKEN_TWIN => Err(ApplyError::Duplicate(UniqueKey::Twin)),
             INSUFFICIENT => Err(ApplyError::InsufficientFunds),
             AGAIN => return Self::Again,
             other => Err(match other % PLACE {
@@ -99,6 +101,8 @@ pub struct Statement {
     handles: Handles,
     receipts: Receipts,
     findings: Findings,
+    twins: Twins,
+    evidence: EvidenceRows,
 }
 
 impl Statement {
@@ -153,6 +157,8 @@ impl Statement {
             handles: Handles::default(),
             receipts: Receipts::default(),
             findings: Findings::default(),
+            twins: Twins::default(),
+            evidence: EvidenceRows::default(),
         }
     }
 
@@ -254,6 +260,31 @@ impl Statement {
             rows.payer_document.push(row.payer_document);
             rows.created_at.push(row.created_at);
         }
+        for twin in &transition.twins {
+            let rows = &mut self.twins;
+            rows.ord.push(ord);
+            rows.integrator_id.push(owner);
+            rows.key.push(DbId(twin.key));
+            rows.resource_id.push(DbId(twin.id));
+            rows.expected.push(match twin.expected {
+                Expected::Record(id) => Some(DbId(id)),
+                Expected::Anything | Expected::Nobody => None,
+            });
+            rows.any.push(twin.expected == Expected::Anything);
+            rows.created_at.push(at);
+        }
+        for evidence in &transition.evidence {
+            let rows = &mut self.evidence;
+            rows.ord.push(ord);
+            rows.integrator_id.push(owner);
+            rows.resource_kind.push(evidence.resource.kind.as_str());
+            rows.resource_id.push(DbId(evidence.resource.id));
+            rows.id.push(DbId(evidence.id));
+            rows.kind.push(evidence.kind.as_str());
+            rows.proof.push(evidence.proof.as_str());
+            rows.detail.push(evidence.detail.clone());
+            rows.created_at.push(DbTime(evidence.at));
+        }
         for finding in &transition.findings {
             let rows = &mut self.findings;
             let before = rows.integrator_id.iter().filter(|other| **other == owner).count();
@@ -284,7 +315,7 @@ impl Statement {
             )+};
         }
         literals!(new_charges, charges, new_withdrawals, withdrawals, new_refunds, refunds, owners, wallets);
-        literals!(postings, events, handles, receipts, findings);
+        literals!(postings, events, handles, receipts, findings, twins, evidence);
         if self.moves_money() {
             self.money.literals(self.form, &mut binds);
         }
@@ -323,7 +354,7 @@ impl QueryFragment<Pg> for Statement {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
         out.push_sql("WITH ");
         self.walk_rows(&mut out)?;
-        self.walk_guards(&mut out)?;
+        self.walk_guards(&mut out);
         self.walk_money(&mut out);
         self.walk_writes(&mut out);
         out.push_sql("SELECT codes FROM verdict");
@@ -345,7 +376,7 @@ impl Statement {
             )+};
         }
         rows!(new_charges, charges, new_withdrawals, withdrawals, new_refunds, refunds, owners, wallets);
-        rows!(postings, events, handles, receipts, findings);
+        rows!(postings, events, handles, receipts, findings, twins, evidence);
         if self.moves_money() {
             self.money.walk("in_money", self.form, out)?;
             out.push_sql(", ");
@@ -361,7 +392,7 @@ impl Statement {
     }
 
     /// `refused` and `guarded`.
-    fn walk_guards(&self, out: &mut AstPass<'_, '_, Pg>) -> QueryResult<()> {
+    fn walk_guards(&self, out: &mut AstPass<'_, '_, Pg>) {
         out.push_sql("refused(ord, code) AS MATERIALIZED (SELECT ord, 0 FROM numbers");
         self.walk_record_guards(out);
         if !self.owners.ord.is_empty() {
@@ -388,11 +419,18 @@ impl Statement {
                  AND t.receipt_key = n.receipt_key LIMIT 1)",
             );
         }
+        if !self.twins.ord.is_empty() {
+            out.push_sql(" UNION ALL SELECT n.ord, ");
+            push_number(TAKEN_TWIN, out);
+            out.push_sql(
+                " FROM in_twins n WHERE (SELECT t.resource_id FROM twins t WHERE t.integrator_id = n.integrator_id \
+                 AND t.key = n.key LIMIT 1 FOR UPDATE) IS DISTINCT FROM n.expected AND NOT n.\"any\"",
+            );
+        }
         out.push_sql(
             "), guarded(codes) AS MATERIALIZED (SELECT array_agg(code ORDER BY ord) FROM (\
              SELECT ord, coalesce(min(nullif(code, 0)), 0) AS code FROM refused GROUP BY ord) g), ",
         );
-        Ok(())
     }
 
     fn walk_record_guards(&self, out: &mut AstPass<'_, '_, Pg>) {
@@ -548,6 +586,29 @@ impl Statement {
             );
             out.push_sql(ACCEPTED);
             out.push_sql(" ON CONFLICT ON CONSTRAINT findings_code_key DO NOTHING), ");
+        }
+        if !self.twins.ord.is_empty() {
+            // One that nobody had is inserted as such: two who come at once for it can't both have it.
+            out.push_sql(
+                "_new_twins AS (INSERT INTO twins (integrator_id, key, resource_id, created_at) \
+                 SELECT n.integrator_id, n.key, n.resource_id, n.created_at FROM in_twins n",
+            );
+            out.push_sql(ACCEPTED);
+            out.push_sql(
+                " AND n.expected IS NULL AND NOT n.\"any\"), \
+                 _twins AS (INSERT INTO twins (integrator_id, key, resource_id, created_at) \
+                 SELECT n.integrator_id, n.key, n.resource_id, n.created_at FROM in_twins n",
+            );
+            out.push_sql(ACCEPTED);
+            out.push_sql(
+                " AND (n.expected IS NOT NULL OR n.\"any\") ON CONFLICT (integrator_id, key) \
+                 DO UPDATE SET resource_id = excluded.resource_id, created_at = excluded.created_at), ",
+            );
+        }
+        if !self.evidence.ord.is_empty() {
+            out.push_sql("_evidence AS (");
+            push_insert("evidence", "in_evidence", EvidenceRows::COLUMNS.get(1..).unwrap_or_default(), out);
+            out.push_sql(" ON CONFLICT ON CONSTRAINT evidence_pkey DO NOTHING), ");
         }
         // Ends the list.
         out.push_sql("_done AS (SELECT true) ");

@@ -13,7 +13,7 @@ use diesel::sqlite::SqliteConnection;
 use pix_domain::charges::Receipt;
 use pix_domain::error::{ApplyError, StoreError, UniqueKey};
 use pix_domain::time::Timestamp;
-use pix_domain::transition::{Finding, Guard, Record, Transition, TransitionStore, Write};
+use pix_domain::transition::{Expected, Finding, Guard, Record, Transition, TransitionStore, Twin, Write};
 use pix_domain::wallet::{Posting, Wallet};
 
 use super::SqliteStore;
@@ -22,9 +22,12 @@ use super::update::update;
 use super::writer::answered;
 use crate::codec::{DbId, to_entry_number};
 use crate::rows::{
-    ChargeRow, EventRow, FindingRow, HandleRow, PostingRow, ReceiptRow, RefundRow, WalletRow, WithdrawalRow,
+    ChargeRow, EventRow, EvidenceRow, FindingRow, HandleRow, PostingRow, ReceiptRow, RefundRow, TwinRow,
+    WalletRow, WithdrawalRow,
 };
-use crate::schema::{charges, events, findings, handles, postings, receipts, refunds, wallets, withdrawals};
+use crate::schema::{
+    charges, events, evidence, findings, handles, postings, receipts, refunds, twins, wallets, withdrawals,
+};
 
 type Applied = Result<(), Problem<ApplyError>>;
 
@@ -53,7 +56,8 @@ impl TransitionStore for SqliteStore {
 
 fn apply(conn: &mut SqliteConnection, transition: Transition) -> Applied {
     transition.check_shape()?;
-    let Transition { integrator_id, at, writes, postings, receipt, handle, findings } = transition;
+    let Transition { integrator_id, at, writes, postings, receipt, handle, findings, evidence, twins } =
+        transition;
     let owner = DbId::from(integrator_id);
     let wallet = wallets::table
         .find(owner)
@@ -75,6 +79,9 @@ fn apply(conn: &mut SqliteConnection, transition: Transition) -> Applied {
     if let Some(receipt) = &receipt {
         keep_receipt(conn, receipt, at)?;
     }
+    for twin in &twins {
+        keep_twin(conn, owner, twin, at)?;
+    }
     post(conn, owner, wallet, &postings, at)?;
     for event in &happened {
         diesel::insert_into(events::table).values(event).execute(conn).of("events")?;
@@ -82,6 +89,28 @@ fn apply(conn: &mut SqliteConnection, transition: Transition) -> Applied {
     for finding in findings {
         keep_finding(conn, owner, finding, at)?;
     }
+    for row in evidence.into_iter().map(EvidenceRow::from) {
+        let kept = diesel::insert_into(evidence::table).values(&row).on_conflict_do_nothing().execute(conn);
+        kept.of("evidence")?;
+    }
+    Ok(())
+}
+
+/// Takes a twin's key, if who has it is as expected.
+fn keep_twin(conn: &mut SqliteConnection, owner: DbId, twin: &Twin, at: Timestamp) -> Applied {
+    let key = (owner, DbId(twin.key));
+    let holder: Option<DbId> =
+        twins::table.find(key).select(twins::resource_id).get_result(conn).optional().of("twins")?;
+    let as_expected = match twin.expected {
+        Expected::Anything => true,
+        Expected::Nobody => holder.is_none(),
+        Expected::Record(id) => holder == Some(DbId(id)),
+    };
+    if !as_expected {
+        return Err(ApplyError::Duplicate(UniqueKey::Twin).into());
+    }
+    let row = TwinRow::new(owner, twin, at);
+    diesel::replace_into(twins::table).values(&row).execute(conn).of("twins")?;
     Ok(())
 }
 

@@ -16,7 +16,7 @@ use super::SqliteStore;
 use super::error::{DbError, Of, Problem};
 use super::update::update;
 use crate::codec::{self, DbId, DbTime};
-use crate::schema::{charges, handles, refunds, withdrawals};
+use crate::schema::{charges, handles, refunds, twins, withdrawals};
 
 /// A record's place in the list.
 struct Due {
@@ -144,6 +144,16 @@ impl LookupStore for SqliteStore {
             let found =
                 handles::table.find((owner, kind.as_str(), key.as_str())).select(handles::resource_id);
             let id: Option<DbId> = found.get_result(conn).optional().of("handles")?;
+            Ok(id.map(|id| id.0))
+        })
+        .await
+    }
+
+    async fn find_twin(&self, integrator_id: IntegratorId, key: Uuid) -> Result<Option<Uuid>, StoreError> {
+        let key = (DbId::from(integrator_id), DbId(key));
+        self.read(move |conn| {
+            let id: Option<DbId> =
+                twins::table.find(key).select(twins::resource_id).get_result(conn).optional().of("twins")?;
             Ok(id.map(|id| id.0))
         })
         .await

@@ -1,0 +1,257 @@
+//! What was done and heard about an outgoing movement, in order: its evidence.
+//!
+//! A movement whose outcome isn't known ends by evidence alone, so all of it is kept: that it was about to be sent, how
+//! the call ended, every question and its answer, every callback, every decision of an operator. Evidence is written by
+//! the transition that it leads to, or by one of its own when it changes nothing.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use uuid::Uuid;
+
+use crate::error::StoreError;
+use crate::ids::ResourceRef;
+use crate::ports::Ports;
+use crate::provider::{OutgoingReport, Progress, ProviderError};
+use crate::time::Timestamp;
+use crate::transition::Transition;
+
+/// The most characters of [`Evidence::detail`].
+pub const MAX_DETAIL_CHARS: usize = 500;
+
+/// The same answer to a further question is kept again only after this long: whoever asks every second learns nothing.
+pub const MIN_REPEAT_GAP: Duration = Duration::from_secs(15);
+
+/// The most entries of one record that a store answers with.
+pub const MAX_LISTED: u32 = 1_000;
+
+/// What kind of thing was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EvidenceKind {
+    /// It is about to be sent: written before the first byte is.
+    Attempt,
+    /// How the call that sends it ended.
+    Answer,
+    /// The provider was asked about it.
+    Consult,
+    /// The provider called back about it: a hint, and no more.
+    Callback,
+    /// Somebody who may decide has decided.
+    Decision,
+}
+
+impl EvidenceKind {
+    /// Every kind.
+    pub const ALL: [Self; 5] = [Self::Attempt, Self::Answer, Self::Consult, Self::Callback, Self::Decision];
+
+    /// The stable name, as stored.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Attempt => "attempt",
+            Self::Answer => "answer",
+            Self::Consult => "consult",
+            Self::Callback => "callback",
+            Self::Decision => "decision",
+        }
+    }
+
+    /// The kind with that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+}
+
+/// What is known by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Proof {
+    /// Nothing.
+    Nothing,
+    /// It was definitely not sent.
+    NotSent,
+    /// The provider has it.
+    Accepted,
+    /// The money has left.
+    Completed,
+    /// It did not and will not happen.
+    Failed,
+    /// It was completed, and money came back.
+    Returned,
+    /// The provider doesn't know it: no proof by itself.
+    NotKnown,
+    /// It may have happened.
+    Unknown,
+}
+
+impl Proof {
+    /// Every one.
+    pub const ALL: [Self; 8] = [
+        Self::Nothing,
+        Self::NotSent,
+        Self::Accepted,
+        Self::Completed,
+        Self::Failed,
+        Self::Returned,
+        Self::NotKnown,
+        Self::Unknown,
+    ];
+
+    /// The stable name, as stored.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::NotSent => "not_sent",
+            Self::Accepted => "accepted",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Returned => "returned",
+            Self::NotKnown => "not_known",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// The one with that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|proof| proof.as_str() == name)
+    }
+}
+
+/// One thing that was seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Evidence {
+    /// Its own id; entries of one instant are in its order.
+    pub id: Uuid,
+    /// What it is about.
+    pub resource: ResourceRef,
+    /// When.
+    pub at: Timestamp,
+    /// What kind of thing it is.
+    pub kind: EvidenceKind,
+    /// What is known by it.
+    pub proof: Proof,
+    /// A sentence or code, without personal data but what the integrator itself sent.
+    pub detail: String,
+}
+
+/// Where evidence is read. It is written by [`TransitionStore`](crate::transition::TransitionStore) alone.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait EvidenceStore: Send + Sync {
+    /// All evidence about the record (the newest [`MAX_LISTED`]), by time and then id. MUST find none of another
+    /// integrator's.
+    async fn list(&self, resource: ResourceRef) -> Result<Vec<Evidence>, StoreError>;
+}
+
+/// Something seen, before it is written down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub kind: EvidenceKind,
+    pub proof: Proof,
+    pub detail: String,
+}
+
+impl Seen {
+    pub(crate) fn new(kind: EvidenceKind, proof: Proof, detail: &str) -> Self {
+        Self { kind, proof, detail: detail.chars().take(MAX_DETAIL_CHARS).collect() }
+    }
+
+    /// What a report of the provider proves.
+    pub(crate) fn report(kind: EvidenceKind, report: &OutgoingReport) -> Self {
+        let (proof, detail) = match &report.progress {
+            Progress::Accepted => (Proof::Accepted, String::new()),
+            Progress::Completed => (Proof::Completed, String::new()),
+            Progress::Failed { code, message } => (Proof::Failed, format!("{code}: {message}")),
+            Progress::Returned(cents) => (Proof::Returned, format!("{} centavos came back", cents.get())),
+        };
+        let known = format!("pix_id {} {detail}", report.provider_id.as_str());
+        Self::new(kind, proof, known.trim_end())
+    }
+
+    /// What a failed call that sends it proves.
+    pub(crate) fn failed_call(error: &ProviderError) -> Self {
+        let kind = EvidenceKind::Answer;
+        match error {
+            ProviderError::Rejected { code, message, .. } => {
+                Self::new(kind, Proof::Failed, &format!("{code}: {message}"))
+            }
+            ProviderError::Unavailable(why) => Self::new(kind, Proof::NotSent, why),
+            ProviderError::Indeterminate(why) => Self::new(kind, Proof::Unknown, why),
+        }
+    }
+
+    /// What an answered or failed question proves.
+    pub(crate) fn consult(answer: &Result<Option<OutgoingReport>, ProviderError>) -> Self {
+        let kind = EvidenceKind::Consult;
+        match answer {
+            Ok(Some(report)) => Self::report(kind, report),
+            Ok(None) => Self::new(kind, Proof::NotKnown, "the provider does not know it"),
+            Err(error) => Self::new(kind, Proof::Nothing, &error.to_string()),
+        }
+    }
+}
+
+impl Ports {
+    /// Writes `seen` down as evidence about `resource`.
+    pub(crate) fn evidence(&self, resource: ResourceRef, seen: Seen) -> Evidence {
+        let Seen { kind, proof, detail } = seen;
+        Evidence { id: self.ids.next(), resource, at: self.clock.now(), kind, proof, detail }
+    }
+
+    /// Keeps evidence that changed nothing, unless it only repeats the newest. A store that can't take it now loses a line
+    /// of the story and no money, so that is no error.
+    pub(crate) async fn note(&self, evidence: Evidence) {
+        let newest = match self.stores.evidence.list(evidence.resource).await {
+            Ok(mut known) => known.pop(),
+            Err(_) => return,
+        };
+        let repeats = newest.is_some_and(|newest| {
+            newest.kind == evidence.kind
+                && newest.proof == evidence.proof
+                && evidence.at.since(newest.at) < MIN_REPEAT_GAP
+        });
+        if !repeats {
+            let transition =
+                Transition::new(evidence.resource.integrator_id, evidence.at).witness([evidence]);
+            let _ = self.stores.transitions.apply(transition).await;
+        }
+    }
+
+    /// Whether the provider has said since `sent_at`, and [`MIN_REPEAT_GAP`] before `asked_at` or earlier, that it doesn't
+    /// know the record.
+    pub(crate) async fn was_not_known(
+        &self,
+        resource: ResourceRef,
+        sent_at: Timestamp,
+        asked_at: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let known = self.stores.evidence.list(resource).await?;
+        Ok(known.iter().any(|evidence| {
+            evidence.kind == EvidenceKind::Consult
+                && evidence.proof == Proof::NotKnown
+                && evidence.at >= sent_at
+                && asked_at.since(evidence.at) >= MIN_REPEAT_GAP
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_and_proofs_are_found_by_their_names() {
+        for kind in EvidenceKind::ALL {
+            assert_eq!(EvidenceKind::from_name(kind.as_str()), Some(kind));
+        }
+        for proof in Proof::ALL {
+            assert_eq!(Proof::from_name(proof.as_str()), Some(proof));
+        }
+        assert_eq!(EvidenceKind::from_name("rumour"), None);
+        assert_eq!(Proof::from_name("certain"), None);
+    }
+
+    #[test]
+    fn details_are_cut() {
+        let seen = Seen::new(EvidenceKind::Answer, Proof::Unknown, &"é".repeat(MAX_DETAIL_CHARS + 1));
+        assert_eq!(seen.detail.chars().count(), MAX_DETAIL_CHARS);
+    }
+}

@@ -1,0 +1,41 @@
+//! `/api/v1/withdrawals/{withdrawal}/evidence` and `/api/v1/refunds/{refund}/evidence`: what was done and heard about an
+//! outgoing movement, oldest first.
+
+use pix_domain::error::ServiceError;
+use pix_domain::evidence::Evidence;
+use pix_domain::ids::ResourceKind;
+
+use super::find;
+use crate::extract::{Answer, Call, ok};
+use crate::json::{self, Object};
+use crate::time;
+
+/// The evidence about a withdrawal.
+pub(crate) async fn of_withdrawal(call: Call) -> Answer {
+    list(call, ResourceKind::Withdrawal).await
+}
+
+/// The evidence about a refund.
+pub(crate) async fn of_refund(call: Call) -> Answer {
+    list(call, ResourceKind::Refund).await
+}
+
+async fn list(call: Call, kind: ResourceKind) -> Answer {
+    let caller = call.caller().await?;
+    let name = call.path_part().await;
+    let transactions = call.state.services.transactions.clone();
+    let work = async move {
+        let found = find(&transactions, caller.integrator_id, kind, &name).await?;
+        transactions.evidence(found.resource()).await
+    };
+    let known: Vec<Evidence> = call.state.run::<_, ServiceError>(work).await?;
+    Ok(ok(Object::new().raw("data", &json::array(known.iter().map(|evidence| render(evidence).end())))))
+}
+
+fn render(evidence: &Evidence) -> Object {
+    Object::new()
+        .text("at", &time::rfc3339(evidence.at))
+        .text("kind", evidence.kind.as_str())
+        .text("proves", evidence.proof.as_str())
+        .text("detail", &evidence.detail)
+}
