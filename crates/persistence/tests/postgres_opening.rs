@@ -282,13 +282,13 @@ async fn the_constraints_that_refusals_are_known_by_have_their_names() {
     let keys = "SELECT string_agg(conname, ' ' ORDER BY conname COLLATE \"C\") FROM pg_constraint \
                 WHERE connamespace = 'public'::regnamespace AND contype IN ('p', 'u')";
     let expected = "__diesel_schema_migrations_pkey api_keys_number_key api_keys_pkey \
-                    charges_external_id_key charges_pkey events_pkey facts_pkey fee_schedules_pkey \
+                    charges_external_id_key charges_pkey events_pkey evidence_pkey facts_pkey fee_schedules_pkey \
                     findings_code_key findings_pkey handles_pkey integrators_pkey postings_pkey \
-                    receipts_number_key receipts_pkey refunds_external_id_key refunds_pkey wallets_pkey \
+                    receipts_number_key receipts_pkey refunds_external_id_key refunds_pkey twins_pkey wallets_pkey \
                     withdrawals_external_id_key withdrawals_pkey";
     assert_eq!(sql(&name, keys), expected);
     let foreign = keys.replace("('p', 'u')", "('f')");
-    let expected = "api_keys_integrator_id_fkey fee_schedules_integrator_id_fkey receipts_charge_id_fkey \
+    let expected = "api_keys_integrator_id_fkey fee_schedules_integrator_id_fkey \
                     refunds_charge_id_fkey wallets_integrator_id_fkey";
     assert_eq!(sql(&name, &foreign), expected);
 }
@@ -300,5 +300,5 @@ async fn the_integrator_leads_every_key_of_what_belongs_to_one() {
                   JOIN pg_attribute ON attrelid = conrelid AND attnum = conkey[1] \
                   WHERE connamespace = 'public'::regnamespace AND contype IN ('p', 'u', 'f') \
                   AND attname <> 'integrator_id' AND conrelid <> '__diesel_schema_migrations'::regclass";
-    assert_eq!(sql(&name, others), "api_keys_pkey facts_pkey integrators_pkey");
+    assert_eq!(sql(&name, others), "api_keys_pkey facts_pkey integrators_pkey receipts_number_key");
 }

@@ -5,13 +5,16 @@
 -- Texts that are compared or ordered have COLLATE "C": byte by byte, the same on every machine and after every upgrade
 -- of its libraries.
 --
--- Foreign keys are kept where nobody waits for them: from an integrator's settings, and to the charge that a transition
--- changes anyway. One from charges, withdrawals, postings, events, handles or findings to the integrator would make
+-- Foreign keys are kept where they cost little: from an integrator's settings, and from a refund to its charge. A receipt
+-- is written together with its charge, whose version guards it. One from charges, withdrawals, postings, events, handles or findings to the integrator would make
 -- every insert lock one and the same row, and all inserts at once would queue to write that lock down. The statement
 -- that inserts them looks for the integrator's wallet instead, and inserts nothing without.
 --
 -- A table whose rows change leaves room in its pages (fillfactor) for their next versions. Its indexes hold nothing
 -- that changes often, but for when the record is due.
+--
+-- The second key of receipts begins with the charge, and not with the integrator: a prepared statement that was planned
+-- on an empty table must have no other index to look a receipt's key up in than the primary one.
 --
 -- An index by the id alone has NULLS FIRST (there are none): so the planner can look an id up in it, and never takes it
 -- for the order of a list, where it would read through the records of every integrator. Lists go by the primary key.
@@ -186,8 +189,7 @@ CREATE TABLE receipts (
     payer_document text,
     created_at bigint NOT NULL,
     CONSTRAINT receipts_pkey PRIMARY KEY (integrator_id, receipt_key),
-    CONSTRAINT receipts_number_key UNIQUE (integrator_id, charge_id, number),
-    CONSTRAINT receipts_charge_id_fkey FOREIGN KEY (integrator_id, charge_id) REFERENCES charges (integrator_id, id)
+    CONSTRAINT receipts_number_key UNIQUE (charge_id, integrator_id, number)
 );
 
 CREATE TABLE withdrawals (

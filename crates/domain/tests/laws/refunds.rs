@@ -170,7 +170,7 @@ async fn a_lost_answer_to_the_intent_is_resolved_by_reading_and_sends_once() {
     let world = paid_world();
     world.script([Write::Refused(ApplyError::Store(StoreError::Unknown("connection lost".into())))]);
     let refused = service(&world, MockSettlementProvider::new()).create(command()).await;
-    assert_eq!(refused, Err(ServiceError::Store(StoreError::Unavailable("connection lost".into()))));
+    assert_eq!(refused, Err(ServiceError::Store(StoreError::Unknown("connection lost".into()))));
 }
 
 #[tokio::test]

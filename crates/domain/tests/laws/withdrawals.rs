@@ -161,11 +161,7 @@ async fn an_intent_that_was_not_stored_is_not_sent() {
         let world = World::with_available(FUNDS_CENTS);
         world.script([Write::Refused(ApplyError::Store(error.clone()))]);
         let refused = service(&world, MockSettlementProvider::new()).create(command()).await.unwrap_err();
-        let expected = match error {
-            StoreError::Unknown(why) => StoreError::Unavailable(why),
-            other => other,
-        };
-        assert_eq!(refused, ServiceError::Store(expected));
+        assert_eq!(refused, ServiceError::Store(error));
         assert_eq!((world.available(), world.log().len()), (FUNDS_CENTS, 0));
     }
 }

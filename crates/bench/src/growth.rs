@@ -1,0 +1,160 @@
+//! Whether a command costs the same when there is much: more rows, more integrators.
+
+use std::fmt::Write as _;
+
+use crate::Bench;
+use crate::lab::{Applying, Lab, stores};
+use crate::measure::drive;
+use crate::ops::{AT_MICROS, Dialect, FRESH, Op, Seed, World};
+use crate::proc::memory_mib;
+use crate::program::Gateway;
+use crate::report::Row;
+use crate::store::StoreClient;
+
+/// Rows in each large table.
+const SIZES: [u32; 3] = [1_000, 100_000, 10_000_000];
+/// With so many integrators.
+const INTEGRATORS: u32 = 10;
+/// Integrators, with rows as in the middle size.
+const OWNERS: [u32; 3] = [1, 10, 10_000];
+/// Rows that the measurement uses up, besides.
+const WORK: u32 = 60_000;
+/// Where the paid charges begin, that refunds use.
+const PAID: u32 = 0x2000_0000;
+/// Where the rows of bulk begin: nothing is done to them.
+const BULK: u32 = 0x1000_0000;
+/// Rows filled by one statement.
+const STEP: u32 = 500_000;
+const CLIENTS: u32 = 8;
+/// Flat within 1.5 times.
+const FLOOR: f64 = 0.667;
+
+/// Fills a fresh database; its name. Indexes that are no constraint are made afterwards, which is quicker.
+fn fill(bench: &Bench, lab: &Lab, world: World, rows: u32) -> anyhow::Result<String> {
+    let name = lab.empty(&bench.runtime)?;
+    let server = lab.server();
+    let of_tables = "schemaname = 'public' AND tablename IN ('charges', 'withdrawals') AND indexname NOT IN \
+                     (SELECT conname FROM pg_constraint)";
+    let made = server.psql(&name, &format!("SELECT indexdef FROM pg_indexes WHERE {of_tables}"))?;
+    let dropped = server.psql(
+        &name,
+        &format!("SELECT 'DROP INDEX ' || indexname || ';' FROM pg_indexes WHERE {of_tables}"),
+    )?;
+    server.psql(&name, &dropped)?;
+    server.psql(&name, &world.fill_integrators(Dialect::Postgres))?;
+    server.psql(&name, &world.fill(Dialect::Postgres, Seed::Pending, 0, WORK))?;
+    server.psql(&name, &world.fill(Dialect::Postgres, Seed::Submitting, 0, WORK))?;
+    server.psql(&name, &world.fill(Dialect::Postgres, Seed::Paid, PAID, PAID + WORK))?;
+    let mut from = 0;
+    while from < rows {
+        let to = rows.min(from.saturating_add(STEP));
+        let (first, last) = (BULK + from, BULK + to);
+        server.psql(&name, &world.fill(Dialect::Postgres, Seed::Paid, first, last))?;
+        server.psql(&name, &world.fill(Dialect::Postgres, Seed::Submitting, first, last))?;
+        server.psql(&name, &history(world, from, to))?;
+        from = to;
+    }
+    server.psql(
+        &name,
+        "UPDATE wallets w SET entries = (SELECT count(*) FROM postings p WHERE p.integrator_id = w.integrator_id)",
+    )?;
+    for index in made.lines() {
+        server.psql(&name, &format!("SET maintenance_work_mem = '1GB'; {index}"))?;
+    }
+    for table in ["charges", "withdrawals", "postings", "events", "wallets", "receipts"] {
+        server.psql(&name, &format!("VACUUM (FREEZE, ANALYZE) {table}"))?;
+    }
+    server.psql(&name, "CHECKPOINT")?;
+    Ok(name)
+}
+
+/// Postings, events and receipts of the bulk.
+fn history(world: World, from: u32, to: u32) -> String {
+    let wallets = world.wallets.max(1);
+    let owner = format!("('00000000-0000-7000-8000-00ff' || lpad(to_hex(s % {wallets}), 8, '0'))::uuid");
+    let charge = format!("('00000000-0000-7000-8000-0001' || lpad(to_hex({BULK} + s), 8, '0'))::uuid");
+    let slots = format!("FROM generate_series({from}, {to} - 1) s");
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "INSERT INTO postings (integrator_id, entry, debit, credit, amount_cents, reason, resource_kind, resource_id, \
+         available_after_cents, held_after_cents, created_at) SELECT {owner}, 1 + s / {wallets}, 'clearing', \
+         'available', 1, 'charge_paid', 'charge', {charge}, 1, 1, {AT_MICROS} {slots};"
+    );
+    let _ = writeln!(
+        text,
+        "INSERT INTO events (integrator_id, resource_kind, resource_id, sequence, kind, created_at, transition_id) \
+         SELECT {owner}, 'charge', {charge}, 1, 'charge.pending', {AT_MICROS}, {charge} {slots};"
+    );
+    text
+}
+
+/// The rate of each command, in the order of [`Op::ALL`].
+fn rates(bench: &Bench, lab: &Lab, world: World, name: &str) -> anyhow::Result<Vec<f64>> {
+    let url = lab.server().url(name);
+    let stores = bench.runtime.block_on(stores(&url, Applying::Grouped))?;
+    let mut rates = Vec::new();
+    for op in Op::ALL {
+        let clients = if op == Op::Refund {
+            StoreClient::from(CLIENTS, &stores, world, op, PAID, PAID + WORK)
+        } else if op.needs() == Seed::Nothing {
+            StoreClient::from(CLIENTS, &stores, world, op, FRESH, u32::MAX)
+        } else {
+            StoreClient::several(CLIENTS, &stores, world, op, WORK)
+        };
+        let measured = bench.runtime.block_on(drive(clients, bench.plan, || (), || ()))?;
+        rates.push(measured.per_second());
+    }
+    Ok(rates)
+}
+
+fn rows_of(bench: &mut Bench, found: &[f64], base: &[f64], case: &str, of: &str) {
+    for ((op, rate), before) in Op::ALL.into_iter().zip(found).zip(base) {
+        let row = Row::more(format!("growth: {}, {case}", op.name()), *rate, *before, "/s");
+        bench.report.row(row.floor(FLOOR).note(of));
+    }
+}
+
+/// The whole part.
+pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
+    let about = format!(
+        "Each command from {CLIENTS} clients, grouped, with so many rows in `charges`, `withdrawals`, `postings` and `events` \
+         each (and {WORK} more that the measurement uses up), over {INTEGRATORS} integrators. The reference is the \
+         smallest; flat within 1.5 times."
+    );
+    bench.report.section("Growth", &about);
+    let mut base: Option<Vec<f64>> = None;
+    let most = bench.most_rows;
+    for rows in SIZES.into_iter().filter(|rows| *rows <= most) {
+        let world = World { wallets: INTEGRATORS };
+        let name = fill(bench, bench.lab()?, world, rows)?;
+        let found = rates(bench, bench.lab()?, world, &name)?;
+        if let Some(base) = &base {
+            rows_of(bench, &found, base, &format!("{rows} rows"), "of the rate at 1,000 rows");
+        }
+        let url = bench.lab()?.server().url(&name);
+        match Gateway::start(bench, &url) {
+            Ok(gateway) => {
+                let millis = gateway.ready_after.as_secs_f64() * 1e3;
+                let memory = memory_mib(gateway.pid())?;
+                bench.report.row(Row::figure(format!("growth: start to ready, {rows} rows"), millis, "ms"));
+                bench.report.row(Row::figure(format!("growth: memory at start, {rows} rows"), memory, "MiB"));
+            }
+            Err(error) => bench.report.say(&format!("The gateway was not started: {error:#}")),
+        }
+        bench.lab()?.server().drop_database(&name)?;
+        base.get_or_insert(found);
+    }
+    let mut base: Option<Vec<f64>> = None;
+    for wallets in OWNERS {
+        let world = World { wallets };
+        let name = fill(bench, bench.lab()?, world, bench.most_rows.min(100_000))?;
+        let found = rates(bench, bench.lab()?, world, &name)?;
+        if let Some(base) = &base {
+            rows_of(bench, &found, base, &format!("{wallets} integrators"), "of the rate with 1 integrator");
+        }
+        bench.lab()?.server().drop_database(&name)?;
+        base.get_or_insert(found);
+    }
+    Ok(())
+}

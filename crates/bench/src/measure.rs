@@ -1,0 +1,194 @@
+//! Doing something again and again from many clients, for a fixed time after a warm-up, and what came of it.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use hdrhistogram::Histogram;
+
+/// The longest time that is told apart: a minute, in microseconds.
+const MAX_MICROS: u64 = 60_000_000;
+const WARM: u8 = 0;
+const COUNT: u8 = 1;
+const STOP: u8 = 2;
+
+/// For how long.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// Not counted.
+    pub warm: Duration,
+    /// Counted.
+    pub time: Duration,
+}
+
+/// What came of it.
+#[derive(Debug, Clone)]
+pub struct Measured {
+    /// How many were done.
+    pub done: u64,
+    /// How many were refused, as somebody else was first.
+    pub refused: u64,
+    /// In how many seconds.
+    pub seconds: f64,
+    /// How long each took, in microseconds.
+    pub micros: Histogram<u64>,
+}
+
+impl Measured {
+    /// How many a second.
+    pub fn per_second(&self) -> f64 {
+        self.done as f64 / self.seconds.max(f64::MIN_POSITIVE)
+    }
+
+    /// The time, in milliseconds, within which that share was done.
+    pub fn millis(&self, quantile: f64) -> f64 {
+        self.micros.value_at_quantile(quantile) as f64 / 1000.0
+    }
+}
+
+/// How one try ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// It was done.
+    Done,
+    /// It was refused.
+    Refused,
+    /// There is nothing left to do it with: this client ends.
+    Dry,
+}
+
+impl From<bool> for Turn {
+    fn from(done: bool) -> Self {
+        if done { Self::Done } else { Self::Refused }
+    }
+}
+
+/// One of the clients.
+pub trait Client: Send + 'static {
+    /// Does it once.
+    fn turn(&mut self) -> impl Future<Output = anyhow::Result<Turn>> + Send;
+}
+
+/// One of the clients, on a thread of its own.
+pub trait BlockingClient: Send {
+    /// Does it once.
+    fn turn(&mut self) -> anyhow::Result<Turn>;
+}
+
+struct Tally {
+    done: u64,
+    refused: u64,
+    micros: Histogram<u64>,
+    /// When the last counted one ended.
+    last: Option<Instant>,
+}
+
+impl Tally {
+    fn new() -> anyhow::Result<Self> {
+        Ok(Self { done: 0, refused: 0, micros: Histogram::new_with_max(MAX_MICROS, 3)?, last: None })
+    }
+
+    /// Counts a turn; whether there is another one.
+    fn count(&mut self, phase: u8, turn: Turn, began: Instant) -> bool {
+        if phase == COUNT {
+            match turn {
+                Turn::Done => {
+                    let now = Instant::now();
+                    let micros = u64::try_from(now.duration_since(began).as_micros()).unwrap_or(MAX_MICROS);
+                    self.done += 1;
+                    self.micros.saturating_record(micros);
+                    self.last = Some(now);
+                }
+                Turn::Refused => self.refused += 1,
+                Turn::Dry => {}
+            }
+        }
+        turn != Turn::Dry
+    }
+}
+
+fn sum(began: Instant, tallies: Vec<anyhow::Result<Tally>>) -> anyhow::Result<Measured> {
+    let mut all = Tally::new()?;
+    for tally in tallies {
+        let tally = tally?;
+        all.done += tally.done;
+        all.refused += tally.refused;
+        all.micros.add(&tally.micros)?;
+        all.last = all.last.max(tally.last);
+    }
+    let seconds = all.last.map_or(0.0, |last| last.duration_since(began).as_secs_f64());
+    Ok(Measured { done: all.done, refused: all.refused, seconds, micros: all.micros })
+}
+
+/// Lets the clients go at it. `counting` is called when the warm-up is over, `counted` when the time is.
+pub async fn drive<C: Client>(
+    clients: Vec<C>,
+    plan: Plan,
+    counting: impl FnOnce(),
+    counted: impl FnOnce(),
+) -> anyhow::Result<Measured> {
+    let phase = Arc::new(AtomicU8::new(WARM));
+    let mut tasks = Vec::with_capacity(clients.len());
+    for mut client in clients {
+        let phase = Arc::clone(&phase);
+        tasks.push(tokio::spawn(async move {
+            let mut tally = Tally::new()?;
+            loop {
+                let now = phase.load(Ordering::Relaxed);
+                let began = Instant::now();
+                if now == STOP || !tally.count(now, client.turn().await?, began) {
+                    return Ok(tally);
+                }
+            }
+        }));
+    }
+    tokio::time::sleep(plan.warm).await;
+    counting();
+    let began = Instant::now();
+    phase.store(COUNT, Ordering::Relaxed);
+    // All may run dry before the time is over.
+    let until = began + plan.time;
+    while Instant::now() < until && tasks.iter().any(|task| !task.is_finished()) {
+        tokio::time::sleep((until - Instant::now()).min(Duration::from_millis(20))).await;
+    }
+    phase.store(STOP, Ordering::Relaxed);
+    counted();
+    let mut tallies = Vec::with_capacity(tasks.len());
+    for task in tasks {
+        tallies.push(task.await.context("a client panicked")?);
+    }
+    sum(began, tallies)
+}
+
+/// The same, a thread a client.
+pub fn drive_threads<C: BlockingClient>(clients: Vec<C>, plan: Plan) -> anyhow::Result<Measured> {
+    let phase = AtomicU8::new(WARM);
+    let phase = &phase;
+    thread::scope(|scope| {
+        let mut threads = Vec::with_capacity(clients.len());
+        for mut client in clients {
+            threads.push(scope.spawn(move || {
+                let mut tally = Tally::new()?;
+                loop {
+                    let now = phase.load(Ordering::Relaxed);
+                    let began = Instant::now();
+                    if now == STOP || !tally.count(now, client.turn()?, began) {
+                        return Ok(tally);
+                    }
+                }
+            }));
+        }
+        thread::sleep(plan.warm);
+        let began = Instant::now();
+        phase.store(COUNT, Ordering::Relaxed);
+        thread::sleep(plan.time);
+        phase.store(STOP, Ordering::Relaxed);
+        let tallies = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_panic| Err(anyhow::anyhow!("a client panicked"))));
+        sum(began, tallies.collect())
+    })
+}

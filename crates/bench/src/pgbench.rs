@@ -1,0 +1,331 @@
+//! The limit of the database itself: `pgbench` executing the statement that the store executes.
+//!
+//! The statement is not written here again. A store does the command once, for a sample slot, on a database that logs its
+//! statements; what the server logged, text and values, becomes the script. The values that follow from the slot become
+//! expressions over it; the others stay bound parameters. What the store tells its connections beforehand, `pgbench`'s
+//! connections are told too.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::Command;
+
+use anyhow::{Context, bail, ensure};
+use tokio::runtime::Runtime;
+use uuid::Uuid;
+
+use crate::lab::{Applying, Database, Lab, pg_program, stores};
+use crate::measure::Plan;
+use crate::ops::{Op, SAMPLE_OWNER, SAMPLE_SLOT, Seed, World};
+
+/// What `pgbench` runs.
+#[derive(Debug, Clone)]
+pub struct Script {
+    text: String,
+    variables: BTreeMap<String, String>,
+    settings: Vec<(String, String)>,
+}
+
+/// Which slots are used, one after another.
+#[derive(Debug, Clone, Copy)]
+pub struct Slots {
+    /// The first one.
+    pub base: u32,
+    /// They begin again at 0 here.
+    pub wrap: u32,
+}
+
+/// What `pgbench` says.
+#[derive(Debug, Clone, Copy)]
+pub struct Rate {
+    /// Transactions a second, connecting not counted.
+    pub per_second: f64,
+    /// How many were done in all.
+    pub done: u64,
+}
+
+/// Captures the statement of a command.
+pub fn script(lab: &Lab, runtime: &Runtime, world: World, op: Op) -> anyhow::Result<Script> {
+    let database = lab.fresh(runtime, World { wallets: world.wallets }, Seed::Nothing, 0)?;
+    lab.server()
+        .psql("postgres", &format!("ALTER DATABASE {} SET log_statement = 'all'", database.name()))?;
+    let before = lab.server().log().len();
+    // That nobody has the sample's wallet doesn't matter: the statement is the same.
+    let stores = runtime.block_on(stores(&database.url(), Applying::OneByOne(1)))?;
+    let answer = runtime.block_on(world.run(&stores, op, SAMPLE_SLOT));
+    drop((answer, stores));
+    let log = lab.server().log();
+    let logged = Logged::read(log.get(before..).unwrap_or_default());
+    let wanted = if op.writes() { "WITH " } else { "SELECT " };
+    let statement = logged
+        .executed
+        .iter()
+        .rfind(|(text, _)| text.starts_with(wanted))
+        .with_context(|| format!("no statement was logged for {}", op.name()))?;
+    let (text, variables) = substitute(&statement.0, &statement.1, world)?;
+    Ok(Script { text, variables, settings: logged.settings })
+}
+
+/// What a server logged.
+#[derive(Debug, Default)]
+struct Logged {
+    /// Statements with their values.
+    executed: Vec<(String, Vec<Option<String>>)>,
+    /// What the connection that executed last was told.
+    settings: Vec<(String, String)>,
+}
+
+impl Logged {
+    fn read(log: &str) -> Self {
+        let mut logged = Self::default();
+        for line in log.lines() {
+            if let Some((_, statement)) = line.split_once("LOG:  execute ") {
+                let text = statement.split_once(": ").map_or(statement, |(_, text)| text);
+                logged.executed.push((text.to_owned(), Vec::new()));
+            } else if let Some((_, values)) = line.split_once("DETAIL:  parameters: ") {
+                if let Some((_, of_last)) = logged.executed.last_mut() {
+                    *of_last = parameters(values);
+                }
+            } else if let Some((_, told)) = line.split_once("LOG:  statement: SET ") {
+                logged.settings = format!("SET {told}").split(';').filter_map(setting).collect();
+            }
+        }
+        logged
+    }
+}
+
+/// `SET a = b` as a pair.
+fn setting(statement: &str) -> Option<(String, String)> {
+    let (name, value) = statement.trim().strip_prefix("SET ")?.split_once('=')?;
+    // The name of the connection must not hide that it is pgbench's; a timeout would only cost.
+    let skipped = matches!(name.trim(), "application_name" | "statement_timeout");
+    (!skipped).then(|| (name.trim().to_owned(), value.trim().trim_matches('\'').to_owned()))
+}
+
+/// `$1 = 'a', $2 = NULL` as values.
+fn parameters(text: &str) -> Vec<Option<String>> {
+    let mut values = Vec::new();
+    let mut rest = text;
+    while let Some((_, after)) = rest.split_once(" = ") {
+        let Some(quoted) = after.strip_prefix('\'') else {
+            values.push(None);
+            rest = after;
+            continue;
+        };
+        let mut value = String::new();
+        let mut chars = quoted.char_indices().peekable();
+        let mut end = quoted.len();
+        while let Some((at, char)) = chars.next() {
+            if char != '\'' {
+                value.push(char);
+            } else if chars.next_if(|(_, next)| *next == '\'').is_some() {
+                value.push('\'');
+            } else {
+                end = at + 1;
+                break;
+            }
+        }
+        values.push(Some(value));
+        rest = quoted.get(end..).unwrap_or_default();
+    }
+    values
+}
+
+/// The script's text, and its constant variables.
+fn substitute(
+    statement: &str,
+    values: &[Option<String>],
+    world: World,
+) -> anyhow::Result<(String, BTreeMap<String, String>)> {
+    let types = types(statement);
+    let mut variables = BTreeMap::new();
+    let mut text = String::from("\\set slot (:base + :n * :clients + :client_id) % :wrap\n\\set n :n + 1\n");
+    let mut rest = statement;
+    while let Some((before, after)) = rest.split_once('$') {
+        text.push_str(before);
+        let digits = after.chars().take_while(char::is_ascii_digit).count();
+        let (number, behind) = after.split_at(digits);
+        rest = behind;
+        let number: usize = number.parse().context("a parameter without a number")?;
+        let value = values.get(number.saturating_sub(1)).context("a parameter without a value")?;
+        let cast = types.get(&number).map(|of| format!("::{of}")).unwrap_or_default();
+        let Some(value) = value else {
+            write!(text, "NULL{cast}")?;
+            continue;
+        };
+        if let Some(expression) = expression(value, &cast, world) {
+            text.push_str(&expression);
+        } else {
+            let name = format!("p{number}");
+            write!(text, ":{name}{cast}")?;
+            variables.insert(name, value.clone());
+        }
+    }
+    text.push_str(rest);
+    text.push_str(";\n");
+    Ok((text, variables))
+}
+
+/// A value that follows from the slot, as an expression over it.
+fn expression(value: &str, cast: &str, world: World) -> Option<String> {
+    let (slot, owner) = (format!("{SAMPLE_SLOT:08x}"), format!("{SAMPLE_OWNER:08x}"));
+    let cast = if cast.is_empty() && Uuid::try_parse(value).is_ok() { "::uuid" } else { cast };
+    let wallets = world.wallets.max(1);
+    let parts: Vec<String> = value
+        .replace(&slot, "\u{1}S\u{1}")
+        .replace(&owner, "\u{1}O\u{1}")
+        .split('\u{1}')
+        .filter(|part| !part.is_empty())
+        .map(|part| match part {
+            "S" => "lpad(to_hex(:slot::int), 8, '0')".to_owned(),
+            "O" => format!("lpad(to_hex(:slot::int % {wallets}), 8, '0')"),
+            constant => format!("'{}'", constant.replace('\'', "''")),
+        })
+        .collect();
+    if parts.len() > 1 {
+        return Some(format!("({}){cast}", parts.join(" || ")));
+    }
+    // The number of an apply is the store's own: no other has it.
+    let random = cast == "::uuid" && !value.starts_with("00000000-0000-7000-8000-");
+    random.then(|| "gen_random_uuid()".to_owned())
+}
+
+/// The types of the parameters that stand in the rows of a statement: the server can't guess those.
+///
+/// Rows are written `name(columns…) AS MATERIALIZED (VALUES ($1, …))` or `(SELECT * FROM unnest($1, …))`.
+fn types(statement: &str) -> BTreeMap<usize, String> {
+    let mut types = BTreeMap::new();
+    for (form, array) in
+        [(" AS MATERIALIZED (VALUES (", ""), (" AS MATERIALIZED (SELECT * FROM unnest(", "[]")]
+    {
+        let mut rest = statement;
+        let mut seen = String::new();
+        while let Some((before, after)) = rest.split_once(form) {
+            seen.push_str(before);
+            let columns = before.rsplit_once('(').map(|(_, columns)| columns.trim_end_matches(')'));
+            let values = after.split_once(')').map_or(after, |(values, _)| values);
+            for (column, value) in columns.unwrap_or_default().split(',').zip(values.split(',')) {
+                if let Some(number) = value.trim().strip_prefix('$').and_then(|number| number.parse().ok()) {
+                    types.insert(number, format!("{}{array}", type_of(column.trim())));
+                }
+            }
+            rest = after;
+        }
+    }
+    types
+}
+
+/// The type of a column, by its name.
+fn type_of(column: &str) -> &'static str {
+    match column {
+        "ord" | "place" | "wallet" => "int4",
+        "integrator_id" | "id" | "charge_id" | "resource_id" | "transition_id" => "uuid",
+        "late" | "external_id_given" | "amount_given" => "bool",
+        "version" | "fee_version" | "number" | "sequence" | "entries" | "available" | "held"
+        | "need_available" | "need_held" | "payments" | "follow_up_attempts" => "int8",
+        other if other.ends_with("_cents") || other.ends_with("_at") => "int8",
+        _ => "text",
+    }
+}
+
+impl Script {
+    /// Runs it, warm-up and all, on a fresh database: its rate, and how many were done with the warm-up.
+    pub fn run(
+        &self,
+        database: &Database<'_>,
+        clients: u32,
+        slots: Slots,
+        plan: Plan,
+    ) -> anyhow::Result<(Rate, u64)> {
+        for (name, value) in &self.settings {
+            let value = value.replace('\'', "''");
+            database.psql(&format!("ALTER DATABASE {} SET {name} = '{value}'", database.name()))?;
+        }
+        let seconds = |span: std::time::Duration| span.as_secs_f64().ceil().max(1.0);
+        let warm = self.once(database, clients, slots, 0, seconds(plan.warm))?;
+        // The clients don't keep step: the fastest may be ahead.
+        let ahead = warm.done / u64::from(clients.max(1)) * 3 / 2 + 10;
+        let rate = self.once(database, clients, slots, ahead, seconds(plan.time))?;
+        Ok((rate, warm.done + rate.done))
+    }
+
+    fn once(
+        &self,
+        database: &Database<'_>,
+        clients: u32,
+        slots: Slots,
+        n: u64,
+        seconds: f64,
+    ) -> anyhow::Result<Rate> {
+        let mut file = tempfile::NamedTempFile::new()?;
+        file.write_all(self.text.as_bytes())?;
+        let mut command = Command::new(pg_program("pgbench")?);
+        command.args([
+            "-n",
+            "-M",
+            "prepared",
+            "-j",
+            "2",
+            "-c",
+            &clients.to_string(),
+            "-T",
+            &seconds.to_string(),
+        ]);
+        let Slots { base, wrap } = slots;
+        let numbers = [("n", n), ("clients", clients.into()), ("base", base.into()), ("wrap", wrap.into())];
+        for (name, number) in numbers {
+            command.args(["-D", &format!("{name}={number}")]);
+        }
+        for (name, value) in &self.variables {
+            command.args(["-D", &format!("{name}={value}")]);
+        }
+        command.arg("-f").arg(file.path()).arg(database.url());
+        let output = command.output().context("pgbench can't be started")?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "pgbench failed: {errors}\n{}", self.text);
+        let after = |start: &str| {
+            let line = said.lines().find_map(|line| line.strip_prefix(start));
+            line.and_then(|rest| rest.split([' ', '/']).next()).map(str::to_owned)
+        };
+        let (Some(rate), Some(done)) =
+            (after("tps = "), after("number of transactions actually processed: "))
+        else {
+            bail!("pgbench said something else: {said}{errors}");
+        };
+        Ok(Rate { per_second: rate.parse()?, done: done.parse()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logged_values_are_read() {
+        let values = parameters("$1 = '1', $2 = NULL, $3 = 'it''s = so', $4 = '{a,b}'");
+        let expected = [Some("1"), None, Some("it's = so"), Some("{a,b}")];
+        assert_eq!(values, expected.map(|value| value.map(str::to_owned)));
+    }
+
+    #[test]
+    fn rows_have_the_types_of_their_columns() {
+        let statement = "WITH in_money(ord, integrator_id, need_held) AS MATERIALIZED (VALUES ($1, $2, $3)), \
+                         in_events(ord, kind) AS MATERIALIZED (SELECT * FROM unnest($4, $5)), n AS (SELECT $6)";
+        let expected = [(1, "int4"), (2, "uuid"), (3, "int8"), (4, "int4[]"), (5, "text[]")];
+        assert_eq!(types(statement), expected.map(|(number, of)| (number, of.to_owned())).into());
+    }
+
+    #[test]
+    fn what_follows_from_the_slot_becomes_an_expression_and_the_rest_a_variable() {
+        let world = World { wallets: 4 };
+        let id = crate::ops::charge_id(SAMPLE_SLOT).to_string();
+        let values = [Some(id), Some("Ana".to_owned()), None];
+        let (text, variables) =
+            substitute("SELECT * FROM c WHERE id = $1 AND a = $2 AND b = $3", &values, world).unwrap();
+        let expected = "SELECT * FROM c WHERE id = ('00000000-0000-7000-8000-0001' || \
+                        lpad(to_hex(:slot::int), 8, '0'))::uuid AND a = :p2 AND b = NULL;";
+        assert!(text.contains(expected), "{text}");
+        assert_eq!(variables, [("p2".to_owned(), "Ana".to_owned())].into());
+    }
+}

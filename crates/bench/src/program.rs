@@ -1,0 +1,352 @@
+//! The gateway itself, with its simulated provider on the path: what a client of the real program sees. Nothing is left
+//! out: tokens, rate limits, idempotency, the provider's round trips, the reconciler beside it.
+
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use serde_json::Value;
+
+use crate::Bench;
+use crate::http::OverHttp;
+use crate::load::{Connection, Next, request};
+use crate::report::Row;
+
+/// Connections of the load.
+pub const CONNECTIONS: u32 = 32;
+/// Charges made and paid beforehand, to be settled.
+const MOST_PAYMENTS: u64 = 40_000;
+/// The most requests that a token may make in a minute.
+const NO_LIMIT: &str = "10000000";
+/// How long a start may take.
+const START_LIMIT: Duration = Duration::from_secs(30);
+/// The simulated provider's.
+const PROVIDER_SECRET: &str = "simulator-secret";
+
+/// A process that ends when it is dropped.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+fn free_address() -> anyhow::Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
+
+/// Starts a program and waits for a line; the rest of its output is thrown away.
+fn start(command: &mut Command, until: &str) -> anyhow::Result<Process> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let output = child.stdout.take().context("no output")?;
+    let mut errors = BufReader::new(child.stderr.take().context("no errors")?);
+    let said = Arc::new(Mutex::new(String::new()));
+    let saying = Arc::clone(&said);
+    thread::spawn(move || {
+        let mut line = String::new();
+        while errors.read_line(&mut line).is_ok_and(|count| count > 0) {
+            let mut said = saying.lock().unwrap_or_else(PoisonError::into_inner);
+            if said.len() < 4096 {
+                said.push_str(&line);
+            }
+            line.clear();
+        }
+    });
+    let process = Process(child);
+    let mut lines = BufReader::new(output);
+    let mut line = String::new();
+    while !line.contains(until) {
+        line.clear();
+        if lines.read_line(&mut line)? == 0 {
+            // What it says on standard error arrives about now.
+            thread::sleep(Duration::from_millis(100));
+            bail!("the program ended at its start: {}", said.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+    thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+    Ok(process)
+}
+
+/// A gateway that runs, and a provider beside it in a process of its own.
+pub struct Gateway {
+    process: Process,
+    _simulator: Process,
+    folder: tempfile::TempDir,
+    /// Where it listens.
+    pub address: SocketAddr,
+    simulator: SocketAddr,
+    callback_secret: String,
+    settings: Vec<(String, String)>,
+    program: std::path::PathBuf,
+    /// How long it took from its start until it was ready.
+    pub ready_after: Duration,
+}
+
+impl Gateway {
+    /// Starts the release program on a database.
+    pub fn start(bench: &Bench, database: &str) -> anyhow::Result<Self> {
+        let program = bench.gateway.canonicalize().with_context(|| {
+            format!("there is no {}: cargo build --release -p pix-gateway", bench.gateway.display())
+        })?;
+        let folder = tempfile::tempdir()?;
+        let (address, simulator) = (free_address()?, free_address()?);
+        let mut provider = Command::new(&program);
+        provider.args(["simulator", "--listen", &simulator.to_string()]).current_dir(folder.path());
+        provider.env("PIX_LOG", "error");
+        let provider = start(&mut provider, "simulated provider on")?;
+        let secrets =
+            Command::new(&program).args(["secrets", "--json"]).current_dir(folder.path()).output()?;
+        let secrets: Value =
+            serde_json::from_slice(&secrets.stdout).context("`pix-gateway secrets` failed")?;
+        let (token_keys, callback_secret) =
+            (text(&secrets, "/PIX_TOKEN_KEYS")?, text(&secrets, "/PIX_PROVIDER_CALLBACK_SECRET")?);
+        let settings = [
+            ("DATABASE_URL", database),
+            ("PIX_LISTEN", &address.to_string()),
+            ("PIX_PROVIDER_URL", &format!("http://{simulator}")),
+            ("PIX_PROVIDER_CLIENT_SECRET", PROVIDER_SECRET),
+            ("PIX_PROVIDER_CALLBACK_SECRET", &callback_secret),
+            ("PIX_TOKEN_KEYS", &token_keys),
+            ("PIX_RATE_API_PER_MINUTE", NO_LIMIT),
+            ("PIX_RATE_API_BURST", "100000"),
+            ("PIX_RATE_TOKEN_PER_MINUTE", "10000"),
+            ("PIX_LOG", "error"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec();
+        let (process, ready_after) = launch(&program, &settings, folder.path(), address)?;
+        Ok(Self {
+            process,
+            _simulator: provider,
+            folder,
+            address,
+            simulator,
+            callback_secret,
+            settings,
+            program,
+            ready_after,
+        })
+    }
+
+    /// Ends it, and starts it again; how long it took until it was ready.
+    pub fn start_again(&mut self) -> anyhow::Result<Duration> {
+        drop(self.process.0.kill());
+        self.process.0.wait()?;
+        let (process, ready_after) = launch(&self.program, &self.settings, self.folder.path(), self.address)?;
+        self.process = process;
+        Ok(ready_after)
+    }
+
+    /// The id of its process.
+    pub fn pid(&self) -> u32 {
+        self.process.0.id()
+    }
+
+    fn cli(&self, arguments: &[&str]) -> anyhow::Result<Value> {
+        let mut command = Command::new(&self.program);
+        let output = command.args(arguments).envs(self.settings.iter().cloned()).output()?;
+        ensure!(output.status.success(), "{arguments:?} failed: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
+
+    /// Makes an integrator; the header that its requests bear.
+    pub async fn integrator(&self) -> anyhow::Result<String> {
+        let made = self.cli(&["integrator", "create", "--name", "bench", "--json"])?;
+        let key = self.cli(&["key", "create", "--integrator", &text(&made, "/uuid")?, "--json"])?;
+        let body = format!(
+            "{{\"grant_type\":\"client_credentials\",\"public_id\":\"{}\",\"secret\":\"{}\"}}",
+            text(&key, "/public_id")?,
+            text(&key, "/secret")?
+        );
+        let token = ask(self.address, &request("POST", "/v2/oauth/token", "", &body)).await?;
+        Ok(format!("Authorization: Bearer {}\r\n", text(&token, "/access_token")?))
+    }
+}
+
+fn launch(
+    program: &Path,
+    settings: &[(String, String)],
+    folder: &Path,
+    address: SocketAddr,
+) -> anyhow::Result<(Process, Duration)> {
+    let began = Instant::now();
+    let mut command = Command::new(program);
+    command.arg("serve").envs(settings.iter().cloned()).current_dir(folder);
+    let process = start(&mut command, "listening on")?;
+    while began.elapsed() < START_LIMIT {
+        if is_ready(address) {
+            return Ok((process, began.elapsed()));
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    bail!("the gateway is not ready after {} s", START_LIMIT.as_secs())
+}
+
+fn is_ready(address: SocketAddr) -> bool {
+    use std::io::{Read, Write};
+    let ask = || -> std::io::Result<bool> {
+        let mut stream = std::net::TcpStream::connect(address)?;
+        stream.write_all(b"GET /health/ready HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer.starts_with("HTTP/1.1 200"))
+    };
+    ask().unwrap_or(false)
+}
+
+fn text(value: &Value, pointer: &str) -> anyhow::Result<String> {
+    let found = value.pointer(pointer).and_then(Value::as_str);
+    Ok(found.with_context(|| format!("no text at {pointer} in {value}"))?.to_owned())
+}
+
+/// One request on a connection of its own; its answer.
+async fn ask(address: SocketAddr, request: &[u8]) -> anyhow::Result<Value> {
+    let answer = Connection::open(address, Arc::new(|| None)).await?.ask(request).await?;
+    let body = String::from_utf8_lossy(&answer.body).into_owned();
+    ensure!((200..300).contains(&answer.status), "the answer is {}: {body}", answer.status);
+    Ok(serde_json::from_str(&body)?)
+}
+
+/// Requests with a number in their body, counted up.
+fn numbered(
+    method: &'static str,
+    path: String,
+    headers: String,
+    body: impl Fn(usize) -> String + Send + Sync + 'static,
+) -> Next {
+    let next = AtomicUsize::new(0);
+    Arc::new(move || {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        Some(request(method, &path, &headers, &body(number)))
+    })
+}
+
+/// Requests with one text of a list each, round and round or once.
+fn each_of(path: String, headers: String, field: &'static str, ids: Vec<String>, again: bool) -> Next {
+    let next = AtomicUsize::new(0);
+    Arc::new(move || {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        let number = if again { number % ids.len().max(1) } else { number };
+        let id = ids.get(number)?;
+        Some(request("POST", &path, &headers, &format!("{{\"{field}\":\"{id}\"}}")))
+    })
+}
+
+/// A request that makes a charge.
+pub fn charge_requests(prefix: &'static str, headers: &str) -> Next {
+    numbered("POST", "/api/v1/charges".into(), headers.to_owned(), move |number| {
+        format!(
+            "{{\"amount\":100,\"external_id\":\"{prefix}-{number}\",\
+             \"payer\":{{\"name\":\"Maria Silva\",\"document\":\"52998224725\"}}}}"
+        )
+    })
+}
+
+fn withdrawal_requests(headers: &str) -> Next {
+    numbered("POST", "/api/v1/withdrawals".into(), headers.to_owned(), |number| {
+        format!(
+            "{{\"amount\":0.01,\"external_id\":\"payout-{number}\",\"creditParty\":{{\"name\":\"Ana Lima\",\
+             \"keyType\":\"EMAIL\",\"key\":\"ana@example.com\",\"taxId\":\"52998224725\"}}}}"
+        )
+    })
+}
+
+/// Makes charges and pays them at the provider, which calls nobody back; their ids.
+async fn paid_charges(gateway: &Gateway, headers: &str, count: u64) -> anyhow::Result<Vec<String>> {
+    let next = charge_requests("paid", headers);
+    let left = Arc::new(AtomicUsize::new(usize::try_from(count)?));
+    let mut tasks = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let mut own = Connection::open(gateway.address, Arc::new(|| None)).await?;
+        let mut provider = Connection::open(gateway.simulator, Arc::new(|| None)).await?;
+        let (next, left) = (Arc::clone(&next), Arc::clone(&left));
+        tasks.push(tokio::spawn(async move {
+            let mut ids = Vec::new();
+            let take = |left: usize| left.checked_sub(1);
+            while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
+                let answer = own.ask(&next().context("a request")?).await?;
+                let made: Value = serde_json::from_slice(&answer.body)?;
+                let path = format!("/sim/charges/{}/pay", text(&made, "/pix_id")?);
+                let paid = provider.ask(&request("POST", &path, "", "{\"callback\":false}")).await?;
+                ensure!(paid.status == 200, "the provider did not take a payment");
+                ids.push(text(&made, "/uuid")?);
+            }
+            Ok::<_, anyhow::Error>(ids)
+        }));
+    }
+    let mut ids = Vec::new();
+    for task in tasks {
+        ids.extend(task.await??);
+    }
+    Ok(ids)
+}
+
+/// Measures one kind of request on the gateway, and adds a row.
+async fn step(
+    bench: &mut Bench,
+    gateway: &Gateway,
+    what: &str,
+    next: &Next,
+    postmaster: Option<u32>,
+) -> anyhow::Result<OverHttp> {
+    let connections = Connection::several(CONNECTIONS, gateway.address, next).await?;
+    let over = OverHttp::measure(bench, gateway.pid(), connections, postmaster).await?;
+    bench
+        .report
+        .row(Row::figure(format!("gateway: {what}"), over.measured.per_second(), "/s").note(over.note()));
+    Ok(over)
+}
+
+async fn measure(
+    bench: &mut Bench,
+    gateway: &Gateway,
+    store: &str,
+    postmaster: Option<u32>,
+) -> anyhow::Result<()> {
+    let headers = gateway.integrator().await?;
+    let what = |what: &str| format!("{what}, {store}, {CONNECTIONS} connections");
+    let nothing = numbered("GET", "/health/live".into(), String::new(), |_number| String::new());
+    step(bench, gateway, &what("health"), &nothing, None).await?;
+    let balance = numbered("GET", "/api/v1/balance".into(), headers.clone(), |_number| String::new());
+    step(bench, gateway, &what("balance"), &balance, postmaster).await?;
+    let charges =
+        step(bench, gateway, &what("charges"), &charge_requests("order", &headers), postmaster).await?;
+    // Settling asks the provider once, as making a charge does, so it is about as quick.
+    let enough = charges.measured.done.saturating_mul(4);
+    let ids = paid_charges(gateway, &headers, enough.min(MOST_PAYMENTS)).await?;
+    let callbacks = format!("/callbacks/{}", gateway.callback_secret);
+    let settle = each_of(callbacks, String::new(), "external_id", ids.clone(), false);
+    step(bench, gateway, &what("settlements by callback"), &settle, postmaster).await?;
+    let consult = each_of("/api/v1/transactions/consult".into(), headers.clone(), "uuid", ids, true);
+    step(bench, gateway, &what("consults"), &consult, postmaster).await?;
+    step(bench, gateway, &what("withdrawals"), &withdrawal_requests(&headers), postmaster).await?;
+    Ok(())
+}
+
+/// The whole part.
+pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
+    bench.report.section(
+        "The program itself",
+        "`pix-gateway serve` as it is released, one integrator, with the simulated provider in a process of its own on the \
+         same machine. Making a charge, a withdrawal, a consult and a settlement each ask the provider over HTTP before \
+         they are answered. A settlement is a callback of the provider, which is not believed: the gateway asks.",
+    );
+    let runtime = tokio::runtime::Runtime::new()?;
+    let database = bench.lab()?.empty(&bench.runtime)?;
+    let (url, postmaster) = (bench.lab()?.server().url(&database), bench.lab()?.postmaster()?);
+    let gateway = Gateway::start(bench, &url)?;
+    runtime.block_on(measure(bench, &gateway, "PostgreSQL", Some(postmaster)))?;
+    drop(gateway);
+    let folder = tempfile::tempdir()?;
+    let url = format!("sqlite://{}", folder.path().join("bench.db").display());
+    let gateway = Gateway::start(bench, &url)?;
+    runtime.block_on(measure(bench, &gateway, "SQLite", None))
+}

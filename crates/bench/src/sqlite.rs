@@ -1,0 +1,303 @@
+//! The embedded store against a plain pool of connections to the same file, as most programs use SQLite: each command in
+//! a `BEGIN IMMEDIATE` transaction of its own, with the busy handler of SQLite between them. Both durable
+//! (`synchronous=FULL`) and in WAL mode, in one process.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use anyhow::ensure;
+use diesel::connection::SimpleConnection;
+use diesel::prelude::{Connection, ExpressionMethods, QueryDsl, RunQueryDsl};
+use diesel::result::{DatabaseErrorKind, Error as DieselError};
+use diesel::sqlite::SqliteConnection;
+use pix_domain::ports::Stores;
+use pix_persistence::sqlite::{SqliteOptions, SqliteStore};
+
+use crate::Bench;
+use crate::measure::{BlockingClient, Measured, Turn, drive, drive_threads};
+use crate::ops::{AT_MICROS, Dialect, FEE_CENTS, Op, PAID_CENTS, Seed, World, charge_id, end_to_end};
+use crate::plain::MOVES;
+use crate::report::Row;
+use crate::store::StoreClient;
+
+mod lite {
+    crate::plain::tables!(diesel::sql_types::Text);
+}
+use lite::{charges, events, postings, receipts, wallets};
+
+/// Clients at once where a floor holds.
+const CLIENTS: u32 = 32;
+/// Sizes of the plain pool; the better one is the reference.
+const POOLS: [usize; 2] = [8, 32];
+const FLOOR_RATE: f64 = 3.0;
+/// What 32 writers may wait, in milliseconds.
+const P99_MILLIS: f64 = 25.0;
+/// The usual busy timeout.
+const SETTINGS: &str = "PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
+                        PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY;";
+
+/// A filled file, to be copied.
+struct Template {
+    folder: tempfile::TempDir,
+    world: World,
+    rows: u32,
+}
+
+impl Template {
+    fn new(world: World, rows: u32) -> anyhow::Result<Self> {
+        Ok(Self { folder: tempfile::tempdir()?, world, rows })
+    }
+
+    /// The filled file of a seed, made by the first who asks.
+    fn filled(&self, seed: Seed) -> anyhow::Result<PathBuf> {
+        let path = self.folder.path().join(format!("{seed:?}.db"));
+        if !path.exists() {
+            SqliteStore::migrate(&path)?;
+            let mut conn = connect(&path)?;
+            conn.batch_execute("BEGIN")?;
+            conn.batch_execute(&self.world.fill_integrators(Dialect::Sqlite))?;
+            conn.batch_execute(&self.world.fill(Dialect::Sqlite, seed, 0, self.rows))?;
+            conn.batch_execute("COMMIT; PRAGMA wal_checkpoint(TRUNCATE);")?;
+        }
+        Ok(path)
+    }
+
+    /// A fresh copy.
+    fn fresh(&self, seed: Seed) -> anyhow::Result<(tempfile::TempDir, PathBuf)> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("bench.db");
+        fs::copy(self.filled(seed)?, &path)?;
+        fs::File::open(&path)?.sync_all()?;
+        Ok((folder, path))
+    }
+}
+
+fn connect(path: &Path) -> anyhow::Result<SqliteConnection> {
+    let mut conn = SqliteConnection::establish(&path.to_string_lossy())?;
+    conn.batch_execute(SETTINGS)?;
+    Ok(conn)
+}
+
+/// A plain pool: whoever finds none free waits for one.
+struct Pool {
+    free: Mutex<Vec<SqliteConnection>>,
+    came: Condvar,
+}
+
+impl Pool {
+    fn new(path: &Path, size: usize) -> anyhow::Result<Self> {
+        let free = (0..size).map(|_| connect(path)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { free: Mutex::new(free), came: Condvar::new() })
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut SqliteConnection) -> T) -> T {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut conn = loop {
+            match free.pop() {
+                Some(conn) => break conn,
+                None => free = self.came.wait(free).unwrap_or_else(PoisonError::into_inner),
+            }
+        };
+        drop(free);
+        let result = work(&mut conn);
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).push(conn);
+        self.came.notify_one();
+        result
+    }
+}
+
+/// A client of the plain pool.
+struct PlainClient<'a> {
+    pool: &'a Pool,
+    world: World,
+    next: &'a AtomicU32,
+    rows: u32,
+}
+
+impl BlockingClient for PlainClient<'_> {
+    fn turn(&mut self) -> anyhow::Result<Turn> {
+        let slot = self.next.fetch_add(1, Ordering::Relaxed);
+        if slot >= self.rows {
+            return Ok(Turn::Dry);
+        }
+        loop {
+            match self.pool.with(|conn| conn.immediate_transaction(|conn| settle(conn, self.world, slot))) {
+                Ok(()) => return Ok(Turn::Done),
+                // The busy handler gave up after its five seconds: the client tries again.
+                Err(DieselError::DatabaseError(DatabaseErrorKind::Unknown, why))
+                    if why.message().contains("locked") => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+fn settle(conn: &mut SqliteConnection, world: World, slot: u32) -> Result<(), DieselError> {
+    let (owner, charge) = (world.owner(slot).to_string(), charge_id(slot).to_string());
+    let key = end_to_end(slot);
+    let (version, state): (i64, String) =
+        charges::table.find((&owner, &charge)).select((charges::version, charges::state)).get_result(conn)?;
+    if state != "pending" {
+        return Err(DieselError::RollbackTransaction);
+    }
+    let (available, held, entries): (i64, i64, i64) = wallets::table
+        .find(&owner)
+        .select((wallets::available_cents, wallets::held_cents, wallets::entries))
+        .get_result(conn)?;
+    diesel::insert_into(receipts::table)
+        .values((
+            receipts::integrator_id.eq(&owner),
+            receipts::receipt_key.eq(&key),
+            receipts::charge_id.eq(&charge),
+            receipts::number.eq(1_i64),
+            receipts::amount_cents.eq(PAID_CENTS),
+            receipts::paid_at.eq(AT_MICROS),
+            receipts::payer_name.eq("Ana Souza"),
+            receipts::payer_document.eq("52998224725"),
+            receipts::created_at.eq(AT_MICROS),
+        ))
+        .execute(conn)?;
+    diesel::update(charges::table.find((&owner, &charge)))
+        .set((
+            charges::version.eq(version + 1),
+            charges::state.eq("paid"),
+            charges::amount_paid_cents.eq(PAID_CENTS),
+            charges::paid_fee_cents.eq(FEE_CENTS),
+            charges::first_receipt_key.eq(&key),
+            charges::paid_by_name.eq("Ana Souza"),
+            charges::paid_by_document.eq("52998224725"),
+            charges::paid_at.eq(AT_MICROS),
+            charges::late.eq(false),
+            charges::payments.eq(1_i64),
+            charges::updated_at.eq(AT_MICROS),
+            charges::follow_up_at.eq(None::<i64>),
+        ))
+        .execute(conn)?;
+    let after = [available + PAID_CENTS, available + PAID_CENTS - FEE_CENTS];
+    let moves = MOVES.iter().zip([PAID_CENTS, FEE_CENTS]).zip(after).zip(1_i64..);
+    for ((((debit, credit, reason), amount), available_after), number) in moves {
+        diesel::insert_into(postings::table)
+            .values((
+                postings::integrator_id.eq(&owner),
+                postings::entry.eq(entries + number),
+                postings::debit.eq(*debit),
+                postings::credit.eq(*credit),
+                postings::amount_cents.eq(amount),
+                postings::reason.eq(*reason),
+                postings::resource_kind.eq("charge"),
+                postings::resource_id.eq(&charge),
+                postings::available_after_cents.eq(available_after),
+                postings::held_after_cents.eq(held),
+                postings::created_at.eq(AT_MICROS),
+            ))
+            .execute(conn)?;
+    }
+    diesel::update(wallets::table.find(&owner))
+        .set((
+            wallets::available_cents.eq(available + PAID_CENTS - FEE_CENTS),
+            wallets::entries.eq(entries + 2),
+        ))
+        .execute(conn)?;
+    diesel::insert_into(events::table)
+        .values((
+            events::integrator_id.eq(&owner),
+            events::resource_kind.eq("charge"),
+            events::resource_id.eq(&charge),
+            events::sequence.eq(version + 1),
+            events::kind.eq("charge.paid"),
+            events::created_at.eq(AT_MICROS),
+        ))
+        .execute(conn)?;
+    Ok(())
+}
+
+fn count_events(path: &Path, op: Op) -> anyhow::Result<u64> {
+    let kind = op.event().unwrap_or_default();
+    let count: i64 = events::table.filter(events::kind.eq(kind)).count().get_result(&mut connect(path)?)?;
+    Ok(u64::try_from(count)?)
+}
+
+fn ours(bench: &Bench, template: &Template, op: Op, clients: u32) -> anyhow::Result<Measured> {
+    let (_folder, path) = template.fresh(op.needs())?;
+    let measured = bench.runtime.block_on(async {
+        let stores = Stores::of(Arc::new(SqliteStore::open(&path, SqliteOptions::default())?));
+        let clients = StoreClient::several(clients, &stores, template.world, op, template.rows);
+        drive(clients, bench.plan, || (), || ()).await
+    })?;
+    ensure!(measured.refused == 0, "{} of {} were refused", measured.refused, op.name());
+    if op.writes() {
+        ensure!(count_events(&path, op)? >= measured.done, "what was answered is not there");
+    }
+    Ok(measured)
+}
+
+fn plain(bench: &Bench, template: &Template, clients: u32, pool: usize) -> anyhow::Result<Measured> {
+    let (_folder, path) = template.fresh(Seed::Pending)?;
+    let pool = Pool::new(&path, pool)?;
+    let next = AtomicU32::new(0);
+    let client = || PlainClient { pool: &pool, world: template.world, next: &next, rows: template.rows };
+    let measured = drive_threads((0..clients).map(|_| client()).collect(), bench.plan)?;
+    ensure!(count_events(&path, Op::Settle)? >= measured.done, "what was answered is not there");
+    Ok(measured)
+}
+
+fn latencies(measured: &Measured) -> String {
+    format!(
+        "p50 {:.2}, p99 {:.2}, p99.9 {:.2} ms",
+        measured.millis(0.5),
+        measured.millis(0.99),
+        measured.millis(0.999)
+    )
+}
+
+fn compare(bench: &mut Bench, template: &Template, clients: u32) -> anyhow::Result<()> {
+    let mut best: Option<Measured> = None;
+    for size in POOLS {
+        let found = plain(bench, template, clients, size)?;
+        let name = format!("sqlite: settle, plain pool of {size}, {clients} clients");
+        bench.report.row(Row::figure(name, found.per_second(), "/s").note(latencies(&found)));
+        if best.as_ref().is_none_or(|best| best.per_second() < found.per_second()) {
+            best = Some(found);
+        }
+    }
+    let reference = best.map_or(0.0, |best| best.per_second());
+    let found = ours(bench, template, Op::Settle, clients)?;
+    let name = format!("sqlite: settle, {clients} clients");
+    let row = Row::more(&name, found.per_second(), reference, "/s").note(latencies(&found));
+    let p99 = Row::less(format!("{name}: p99"), found.millis(0.99), P99_MILLIS, "ms");
+    let has_floor = clients == CLIENTS;
+    bench.report.row(if has_floor { row.floor(FLOOR_RATE) } else { row });
+    if has_floor {
+        bench.report.row(p99.floor(1.0).note("the reference is the longest it may be"));
+    }
+    Ok(())
+}
+
+/// The whole part.
+pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
+    bench.report.section(
+        "The embedded store",
+        "`SqliteStore`, durable, in one process, one wallet. The reference is a plain pool: a thread a client, a \
+         `BEGIN IMMEDIATE` transaction a command, the usual busy timeout of five seconds, the better of two sizes.",
+    );
+    let template = Template::new(World { wallets: 1 }, bench.rows)?;
+    let counts: &[u32] = if bench.quick { &[CLIENTS] } else { &[1, 8, CLIENTS] };
+    for clients in counts {
+        compare(bench, &template, *clients)?;
+    }
+    for op in Op::ALL.into_iter().filter(|op| *op != Op::Settle) {
+        if bench.quick && op != Op::Create {
+            continue;
+        }
+        let found = ours(bench, &template, op, CLIENTS)?;
+        let name = format!("sqlite: {}, {CLIENTS} clients", op.name());
+        bench.report.row(Row::figure(&name, found.per_second(), "/s").note(latencies(&found)));
+        if op.writes() {
+            let row = Row::less(format!("{name}: p99"), found.millis(0.99), P99_MILLIS, "ms");
+            bench.report.row(row.floor(1.0).note("the reference is the longest it may be"));
+        }
+    }
+    Ok(())
+}
