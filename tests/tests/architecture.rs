@@ -14,6 +14,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("pix-persistence", &["pix-domain"]),
     ("pix-settlement", &["pix-domain"]),
     ("pix-simulator", &[]),
+    ("pix-pg-server", &[]),
     ("pix-credentials", &["pix-domain"]),
     ("pix-http", &["pix-domain"]),
     (

@@ -110,9 +110,8 @@ fn open(name: &str, columns: &[&str], out: &mut AstPass<'_, '_, Pg>) {
     out.push_sql(name);
     out.push_sql("(");
     for (index, column) in columns.iter().enumerate() {
-        out.push_sql(if index == 0 { "\"" } else { ", \"" });
+        out.push_sql(if index == 0 { "" } else { ", " });
         out.push_sql(column);
-        out.push_sql("\"");
     }
     out.push_sql(") AS MATERIALIZED (");
 }
@@ -318,7 +317,7 @@ relation! {
         resource_id: DbId => Id,
         expected: Option<DbId> => Nullable<Id>,
         // Whoever has it will do.
-        any: bool => Bool,
+        from_anyone: bool => Bool,
         created_at: DbTime => Instant,
     }
 }

@@ -270,7 +270,7 @@ impl Statement {
                 Expected::Record(id) => Some(DbId(id)),
                 Expected::Anything | Expected::Nobody => None,
             });
-            rows.any.push(twin.expected == Expected::Anything);
+            rows.from_anyone.push(twin.expected == Expected::Anything);
             rows.created_at.push(at);
         }
         for evidence in &transition.evidence {
@@ -424,7 +424,7 @@ impl Statement {
             push_number(TAKEN_TWIN, out);
             out.push_sql(
                 " FROM in_twins n WHERE (SELECT t.resource_id FROM twins t WHERE t.integrator_id = n.integrator_id \
-                 AND t.key = n.key LIMIT 1 FOR UPDATE) IS DISTINCT FROM n.expected AND NOT n.\"any\"",
+                 AND t.key = n.key LIMIT 1 FOR UPDATE) IS DISTINCT FROM n.expected AND NOT n.from_anyone",
             );
         }
         out.push_sql(
@@ -595,13 +595,13 @@ impl Statement {
             );
             out.push_sql(ACCEPTED);
             out.push_sql(
-                " AND n.expected IS NULL AND NOT n.\"any\"), \
+                " AND n.expected IS NULL AND NOT n.from_anyone), \
                  _twins AS (INSERT INTO twins (integrator_id, key, resource_id, created_at) \
                  SELECT n.integrator_id, n.key, n.resource_id, n.created_at FROM in_twins n",
             );
             out.push_sql(ACCEPTED);
             out.push_sql(
-                " AND (n.expected IS NOT NULL OR n.\"any\") ON CONFLICT (integrator_id, key) \
+                " AND (n.expected IS NOT NULL OR n.from_anyone) ON CONFLICT (integrator_id, key) \
                  DO UPDATE SET resource_id = excluded.resource_id, created_at = excluded.created_at), ",
             );
         }
