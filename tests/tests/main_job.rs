@@ -63,7 +63,8 @@ async fn keys_and_fees_are_run_from_the_command_line_while_it_serves(database: D
 }
 
 async fn what_a_command_changes_holds_on_a_running_node_soon(database: Database) {
-    let gateway = Gateway::start(database, &[("PIX_CACHE_TTL_MS", "1000")]).unwrap();
+    let settings = [("PIX_CACHE_TTL_MS", "1000"), ("PIX_DUPLICATE_WINDOW_S", "0")];
+    let gateway = Gateway::start(database, &settings).unwrap();
     let one = gateway.integrator("Loja Um").unwrap();
     let client = Client::new(&gateway, &one).await.unwrap();
     client.fund(&gateway, "100").await.unwrap();

@@ -113,7 +113,7 @@ hand_over!(LookupStore, node => node.domain.lookups, {
     fn find_handle(
         &self, owner: IntegratorId, kind: ResourceKind, key: &IdempotencyKey
     ) -> Result<Option<Uuid>, StoreError>;
-    fn find_twin(&self, owner: IntegratorId, key: Uuid) -> Result<Option<Uuid>, StoreError>;
+    fn find_twins(&self, owner: IntegratorId, key: Uuid) -> Result<Vec<Uuid>, StoreError>;
     fn locate(&self, id: Uuid) -> Result<Option<ResourceRef>, StoreError>;
 });
 

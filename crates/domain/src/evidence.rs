@@ -147,11 +147,13 @@ pub(crate) struct Seen {
     pub kind: EvidenceKind,
     pub proof: Proof,
     pub detail: String,
+    /// When, if not now.
+    pub at: Option<Timestamp>,
 }
 
 impl Seen {
     pub(crate) fn new(kind: EvidenceKind, proof: Proof, detail: &str) -> Self {
-        Self { kind, proof, detail: detail.chars().take(MAX_DETAIL_CHARS).collect() }
+        Self { kind, proof, detail: detail.chars().take(MAX_DETAIL_CHARS).collect(), at: None }
     }
 
     /// What a report of the provider proves.
@@ -178,22 +180,28 @@ impl Seen {
         }
     }
 
-    /// What an answered or failed question proves.
-    pub(crate) fn consult(answer: &Result<Option<OutgoingReport>, ProviderError>) -> Self {
+    /// What an answered or failed question proves. It is of the moment at which it was asked: what was sent after that it
+    /// says nothing of.
+    pub(crate) fn consult(
+        answer: &Result<Option<OutgoingReport>, ProviderError>,
+        asked_at: Timestamp,
+    ) -> Self {
         let kind = EvidenceKind::Consult;
-        match answer {
+        let seen = match answer {
             Ok(Some(report)) => Self::report(kind, report),
             Ok(None) => Self::new(kind, Proof::NotKnown, "the provider does not know it"),
             Err(error) => Self::new(kind, Proof::Nothing, &error.to_string()),
-        }
+        };
+        Self { at: Some(asked_at), ..seen }
     }
 }
 
 impl Ports {
     /// Writes `seen` down as evidence about `resource`.
     pub(crate) fn evidence(&self, resource: ResourceRef, seen: Seen) -> Evidence {
-        let Seen { kind, proof, detail } = seen;
-        Evidence { id: self.ids.next(), resource, at: self.clock.now(), kind, proof, detail }
+        let Seen { kind, proof, detail, at } = seen;
+        let at = at.unwrap_or_else(|| self.clock.now());
+        Evidence { id: self.ids.next(), resource, at, kind, proof, detail }
     }
 
     /// Keeps evidence that changed nothing, unless it only repeats the newest. A store that can't take it now loses a line

@@ -44,8 +44,8 @@ pub trait LookupStore: Send + Sync {
         key: &IdempotencyKey,
     ) -> Result<Option<Uuid>, StoreError>;
 
-    /// Who has a twin's key.
-    async fn find_twin(&self, integrator_id: IntegratorId, key: Uuid) -> Result<Option<Uuid>, StoreError>;
+    /// What a twin's key names, newest first; nothing when nobody ever took it.
+    async fn find_twins(&self, integrator_id: IntegratorId, key: Uuid) -> Result<Vec<Uuid>, StoreError>;
 
     /// The record with this id, whosever it is. For the provider's callbacks alone: they name our reference and nothing
     /// else. MUST never be reached with an id that an integrator sent.

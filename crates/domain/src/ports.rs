@@ -25,7 +25,7 @@ pub const MAX_STALE_RETRIES: u32 = 200;
 pub const DEFAULT_SUBMIT_GRACE: Duration = Duration::from_secs(20);
 
 /// The default of [`Ports::duplicate_window`].
-pub const DEFAULT_DUPLICATE_WINDOW: Duration = Duration::from_secs(60);
+pub const DEFAULT_DUPLICATE_WINDOW: Duration = Duration::from_mins(1);
 
 /// Where records are read and written.
 #[derive(Clone)]

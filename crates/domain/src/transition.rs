@@ -222,27 +222,20 @@ pub struct Handle {
     pub id: Uuid,
 }
 
-/// What a guard against twins assumes of a [`Twin`]'s key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Expected {
-    /// Whatever: it is told apart by a handle.
-    Anything,
-    /// No record ever had it.
-    Nobody,
-    /// This record has it, and is no reason to refuse another.
-    Record(Uuid),
-}
+/// The most records that one [`Twin`]'s key names: with more of them on their way at once, the oldest are left out.
+pub const MAX_TWINS: usize = 64;
 
-/// That a record is the newest of its kind of request: same integrator, same payee, same amount. Two requests that no
-/// handle tells apart can't both take a key that they found the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// That a record is the newest of requests that are alike: same integrator, same payee, same amount. Of two requests that
+/// found a key the same, one takes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Twin {
     /// What is alike, as a number of 128 bits; per integrator.
     pub key: Uuid,
-    /// Who has it before.
-    pub expected: Expected,
-    /// Who has it after.
-    pub id: Uuid,
+    /// The newest record that the key names before; `None` when it names none.
+    pub expected: Option<Uuid>,
+    /// What the key names after: this record, and then the earlier ones that would still make another a duplicate,
+    /// newest first. One to [`MAX_TWINS`].
+    pub ids: Vec<Uuid>,
 }
 
 /// Something an operator has to look at: a report that contradicts what is final, or that can't be right.
@@ -366,6 +359,9 @@ impl Transition {
         let keys: BTreeSet<Uuid> = self.twins.iter().map(|twin| twin.key).collect();
         if keys.len() != self.twins.len() {
             return rejected("a transition takes a twin's key once");
+        }
+        if self.twins.iter().any(|twin| twin.ids.is_empty() || twin.ids.len() > MAX_TWINS) {
+            return rejected("a twin's key names one record at least, and not too many");
         }
         if self.postings.iter().any(|posting| posting.amount.is_zero()) {
             return rejected("a posting moves money");

@@ -11,7 +11,7 @@ use pix_domain::audit::StoredFinding;
 use pix_domain::error::{ApplyError, StoreError, UniqueKey};
 use pix_domain::ids::ResourceRef;
 use pix_domain::text::ExternalId;
-use pix_domain::transition::{Expected, Guard, Record, Transition, TransitionStore};
+use pix_domain::transition::{Guard, Record, Transition, TransitionStore};
 use pix_domain::wallet::{Entry, Wallet};
 
 use crate::MemoryStore;
@@ -87,7 +87,7 @@ impl State {
         if let Some(handle) = transition.handle {
             tenant.handles.insert((handle.kind, handle.key), handle.id);
         }
-        tenant.twins.extend(transition.twins.iter().map(|twin| (twin.key, twin.id)));
+        tenant.twins.extend(transition.twins.into_iter().map(|twin| (twin.key, twin.ids)));
         for evidence in transition.evidence {
             if !tenant
                 .evidence
@@ -119,13 +119,8 @@ fn check_keys(tenant: &Tenant, transition: &Transition) -> Result<(), ApplyError
         return Err(ApplyError::Duplicate(UniqueKey::Receipt));
     }
     for twin in &transition.twins {
-        let holder = tenant.twins.get(&twin.key).copied();
-        let as_expected = match twin.expected {
-            Expected::Anything => true,
-            Expected::Nobody => holder.is_none(),
-            Expected::Record(id) => holder == Some(id),
-        };
-        if !as_expected {
+        let newest = tenant.twins.get(&twin.key).and_then(|ids| ids.first()).copied();
+        if newest != twin.expected {
             return Err(ApplyError::Duplicate(UniqueKey::Twin));
         }
     }

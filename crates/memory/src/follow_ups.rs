@@ -49,10 +49,10 @@ impl LookupStore for MemoryStore {
         Ok(tenant.and_then(|tenant| tenant.handles.get(&(kind, key.clone())).copied()))
     }
 
-    async fn find_twin(&self, integrator_id: IntegratorId, key: Uuid) -> Result<Option<Uuid>, StoreError> {
+    async fn find_twins(&self, integrator_id: IntegratorId, key: Uuid) -> Result<Vec<Uuid>, StoreError> {
         let state = self.state();
         let tenant = state.tenants.get(&integrator_id);
-        Ok(tenant.and_then(|tenant| tenant.twins.get(&key).copied()))
+        Ok(tenant.and_then(|tenant| tenant.twins.get(&key).cloned()).unwrap_or_default())
     }
 
     async fn locate(&self, id: Uuid) -> Result<Option<ResourceRef>, StoreError> {

@@ -51,8 +51,8 @@ pub struct Tenant {
     pub events: BTreeMap<ResourceRef, u32>,
     pub findings: Vec<StoredFinding>,
     pub evidence: Vec<Evidence>,
-    /// Who has which key.
-    pub twins: BTreeMap<Uuid, Uuid>,
+    /// What each key names, newest first.
+    pub twins: BTreeMap<Uuid, Vec<Uuid>>,
 }
 
 impl Tenant {

@@ -273,12 +273,14 @@ table! {
 }
 
 table! {
+    use diesel::sql_types::Text;
     use crate::codec::{Id, Instant};
 
     twins (integrator_id, key) {
         integrator_id -> Id,
         key -> Id,
         resource_id -> Id,
+        others -> Text,
         created_at -> Instant,
     }
 }

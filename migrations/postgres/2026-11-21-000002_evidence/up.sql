@@ -14,10 +14,13 @@ CREATE TABLE evidence (
     CONSTRAINT evidence_pkey PRIMARY KEY (integrator_id, resource_kind, resource_id, id)
 );
 
+-- The newest of withdrawals that are alike, and the earlier ones that are still on their way or were just done, as
+-- hyphenated ids with spaces between.
 CREATE TABLE twins (
     integrator_id uuid NOT NULL,
     key uuid NOT NULL,
     resource_id uuid NOT NULL,
+    others text NOT NULL,
     created_at bigint NOT NULL,
     CONSTRAINT twins_pkey PRIMARY KEY (integrator_id, key)
 ) WITH (fillfactor = 80);

@@ -71,7 +71,7 @@ pub async fn start(config: &Config, arguments: &cli::Serve) -> anyhow::Result<Ru
         None => config.public_url.clone(),
     };
     let provider = gateway::provider_config(config, &settings, &callback_url, &keys.callback_secret);
-    let ports = gateway::ports(&config, &store, provider)?;
+    let ports = gateway::ports(config, &store, provider)?;
     let services = gateway::services(config, &store, &ports, &keys)?;
     let (server, address) =
         pix_http::bind(gateway::http_config(config, &keys.callback_secret)?, services).await?;

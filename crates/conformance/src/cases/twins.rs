@@ -6,7 +6,7 @@ use pix_domain::error::{ApplyError, ServiceError, UniqueKey};
 use pix_domain::evidence::{EvidenceKind, Proof};
 use pix_domain::ids::IntegratorId;
 use pix_domain::ports::DEFAULT_DUPLICATE_WINDOW;
-use pix_domain::transition::{Expected, Transition, Twin};
+use pix_domain::transition::{Transition, Twin};
 use pix_domain::withdrawals::Withdrawal;
 use pix_domain::withdrawals::service::CreateWithdrawal;
 use uuid::Uuid;
@@ -101,7 +101,10 @@ pub async fn a_twin_refund_is_refused_just_after_the_first(harness: &mut dyn Sto
     assert_eq!(refusal, ServiceError::PossibleDuplicate(first.resource()));
     let mut meant = refund_command(&charge, 1_000);
     meant.allow_duplicate_of = Some(first.id.0);
-    services.refunds.create(meant).await.expect("a refund");
+    let second = services.refunds.create(meant.clone()).await.expect("a refund").into_inner();
+    // Sent again after a lost answer, it is not made again.
+    let again = services.refunds.create(meant).await.expect_err("a refusal");
+    assert_eq!(again, ServiceError::PossibleDuplicate(second.resource()));
     services.refunds.create(refund_command(&charge, 999)).await.expect("another amount");
     services.wait(DEFAULT_DUPLICATE_WINDOW);
     services.refunds.create(refund_command(&charge, 1_000)).await.expect("a refund later");
@@ -125,34 +128,51 @@ pub async fn of_many_twins_at_once_one_is_sent(harness: &mut dyn StoreHarness) {
     assert_eq!(services.balances(integrator_id).await, (99_000, 0));
 }
 
+/// One that is still unknown is not hidden by later ones, however they ended.
+pub async fn an_uncertain_twin_is_not_hidden_by_a_later_one(harness: &mut dyn StoreHarness) {
+    let services = guarded(harness);
+    let integrator_id = services.funded(10_000).await;
+    services.provider.answers_next(Answer::LostRequest);
+    let unknown = create(&services, command(integrator_id)).await;
+    for (answer, external_id) in [(Answer::Reject, "b"), (Answer::Complete, "c")] {
+        services.provider.answers_next(answer);
+        let named = CreateWithdrawal { external_id: Some(name(external_id)), ..command(integrator_id) };
+        create(&services, named).await;
+        services.wait(DEFAULT_DUPLICATE_WINDOW);
+        refused(&services, command(integrator_id), &unknown).await;
+    }
+    assert_eq!(services.provider.total_sends(), 3);
+}
+
 /// A key is taken from whom it was expected, or not at all; and never by a refused transition.
 pub async fn a_twins_key_is_taken_as_expected(harness: &mut dyn StoreHarness) {
     let services = services(harness);
     let integrator_id = services.funded(1_000).await;
     let (key, first, second) = (services.id(), services.id(), services.id());
-    let taking = |expected, id, value_cents| {
+    let taking = |expected, ids: &[Uuid], value_cents| {
         let mut intent: Transition = services.withdrawal_intent(integrator_id, value_cents);
-        intent.twins.push(Twin { key, expected, id });
+        intent.twins.push(Twin { key, expected, ids: ids.to_vec() });
         intent
     };
     let apply = |intent| services.stores.domain.transitions.apply(intent);
-    let holder = || services.stores.domain.lookups.find_twin(integrator_id, key);
+    let named = || services.stores.domain.lookups.find_twins(integrator_id, key);
     let taken = Err(ApplyError::Duplicate(UniqueKey::Twin));
 
-    assert_eq!(apply(taking(Expected::Record(first), second, 1)).await, taken);
-    assert_eq!(apply(taking(Expected::Nobody, first, 1_001)).await, Err(ApplyError::InsufficientFunds));
-    assert_eq!(holder().await, Ok(None));
-    assert_eq!(apply(taking(Expected::Nobody, first, 1)).await, Ok(()));
-    assert_eq!(holder().await, Ok(Some(first)));
-    assert_eq!(apply(taking(Expected::Nobody, second, 1)).await, taken);
-    assert_eq!(apply(taking(Expected::Record(second), second, 1)).await, taken);
+    assert_eq!(apply(taking(Some(first), &[second], 1)).await, taken);
+    assert_eq!(apply(taking(None, &[first], 1_001)).await, Err(ApplyError::InsufficientFunds));
+    apply(taking(None, &[], 1)).await.expect_err("a key that names nobody");
+    assert_eq!(named().await, Ok(vec![]));
+    assert_eq!(apply(taking(None, &[first], 1)).await, Ok(()));
+    assert_eq!(named().await, Ok(vec![first]));
+    assert_eq!(apply(taking(None, &[second], 1)).await, taken);
+    assert_eq!(apply(taking(Some(second), &[second], 1)).await, taken);
     // A taken key is told before missing money.
-    assert_eq!(apply(taking(Expected::Nobody, second, 5_000)).await, taken);
-    assert_eq!(apply(taking(Expected::Record(first), second, 1)).await, Ok(()));
-    assert_eq!(holder().await, Ok(Some(second)));
-    assert_eq!(apply(taking(Expected::Anything, first, 1)).await, Ok(()));
-    assert_eq!(holder().await, Ok(Some(first)));
+    assert_eq!(apply(taking(None, &[second], 5_000)).await, taken);
+    assert_eq!(apply(taking(Some(first), &[second, first], 1)).await, Ok(()));
+    assert_eq!(named().await, Ok(vec![second, first]));
+    assert_eq!(apply(taking(Some(second), &[first], 1)).await, Ok(()));
+    assert_eq!(named().await, Ok(vec![first]));
     let foreign = services.integrator().await;
-    assert_eq!(services.stores.domain.lookups.find_twin(foreign, key).await, Ok(None));
+    assert_eq!(services.stores.domain.lookups.find_twins(foreign, key).await, Ok(vec![]));
     assert_eq!(services.balances(integrator_id).await.0, 997);
 }

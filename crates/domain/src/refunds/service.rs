@@ -146,10 +146,14 @@ impl RefundService {
         };
         let refunds = self.ports.stores.refunds.list_of_charge(command.integrator_id, charge.id).await?;
         let asked = command.amount.map_or(charge.left_to_refund(), Amount::cents);
-        let twin = refunds.iter().find(|refund| {
-            let alike = refund.amount.cents() == asked || command.amount.is_none();
-            alike && (!refund.state.is_final() || just_done(refund))
-        });
+        // The newest: who names an older one has not seen that it was made.
+        let twin = refunds
+            .iter()
+            .filter(|refund| {
+                let alike = refund.amount.cents() == asked || command.amount.is_none();
+                alike && (!refund.state.is_final() || just_done(refund))
+            })
+            .max_by_key(|refund| (refund.created_at, refund.id));
         let Some(twin) = twin else { return Ok(None) };
         if command.allow_duplicate_of != Some(twin.id.0) {
             return Err(ServiceError::PossibleDuplicate(twin.resource()));
@@ -304,10 +308,12 @@ impl RefundService {
         let asked_at = self.ports.clock.now();
         let answer = self.ports.provider.consult_refund(refund.inquiry()).await;
         let refund = match &answer {
-            Ok(Some(report)) => self.learn(integrator_id, id, report, Seen::consult(&answer)).await?,
-            Ok(None) => self.not_known(refund, asked_at, Seen::consult(&answer)).await?,
+            Ok(Some(report)) => {
+                self.learn(integrator_id, id, report, Seen::consult(&answer, asked_at)).await?
+            }
+            Ok(None) => self.not_known(refund, asked_at, Seen::consult(&answer, asked_at)).await?,
             Err(_) => {
-                self.note(&refund, Seen::consult(&answer)).await;
+                self.note(&refund, Seen::consult(&answer, asked_at)).await;
                 refund
             }
         };

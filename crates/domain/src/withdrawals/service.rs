@@ -20,7 +20,7 @@ use crate::provider::{OutgoingReport, Progress, ProviderError, digest};
 use crate::schedule;
 use crate::text::{Description, ExternalId, IdempotencyKey, PostbackUrl};
 use crate::time::Timestamp;
-use crate::transition::{Expected, Step, Twin};
+use crate::transition::{MAX_TWINS, Step, Twin};
 
 /// What an integrator asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -146,43 +146,44 @@ impl WithdrawalService {
     }
 
     /// What the request takes of the keys that its twins would take too, and the evidence when it is like another one on
-    /// purpose. [`ServiceError::PossibleDuplicate`] when nothing tells it from one that is on its way or was just done.
+    /// purpose. [`ServiceError::PossibleDuplicate`] with the newest one that is on its way or was just done, when nothing
+    /// tells the two apart.
     async fn twins(
         &self,
         command: &CreateWithdrawal,
         id: WithdrawalId,
     ) -> Result<(Vec<Twin>, Option<Evidence>), ServiceError> {
-        let mut twins = Vec::new();
-        let mut allowed = None;
         if self.ports.duplicate_window.is_zero() {
-            return Ok((twins, allowed));
+            return Ok((Vec::new(), None));
         }
-        let owner = command.integrator_id;
+        let mut twins = Vec::new();
+        let mut newest: Option<Withdrawal> = None;
         for key in command.twin_keys() {
-            if command.has_handle() {
-                twins.push(Twin { key, expected: Expected::Anything, id: id.0 });
-                continue;
-            }
-            let expected = match self.ports.stores.lookups.find_twin(owner, key).await? {
-                None => Expected::Nobody,
-                Some(twin) => {
-                    let other = self.ports.stores.withdrawals.find(owner, WithdrawalId(twin)).await?;
-                    let stands = other.filter(|other| self.stands_in_the_way(other));
-                    if let Some(other) = stands {
-                        if command.allow_duplicate_of != Some(twin) {
-                            return Err(ServiceError::PossibleDuplicate(other.resource()));
-                        }
-                        let detail = format!("the request allows that it is like {twin}");
-                        let seen = Seen::new(EvidenceKind::Decision, Proof::Nothing, &detail);
-                        let resource = ResourceRef { id: id.0, ..other.resource() };
-                        allowed = Some(self.ports.evidence(resource, seen));
-                    }
-                    Expected::Record(twin)
+            let named = self.ports.stores.lookups.find_twins(command.integrator_id, key).await?;
+            let mut ids = vec![id.0];
+            for other in &named {
+                let other =
+                    self.ports.stores.withdrawals.find(command.integrator_id, WithdrawalId(*other)).await?;
+                let Some(other) = other.filter(|other| self.stands_in_the_way(other)) else { continue };
+                ids.push(other.id.0);
+                if newest
+                    .as_ref()
+                    .is_none_or(|newest| (newest.created_at, newest.id) < (other.created_at, other.id))
+                {
+                    newest = Some(other);
                 }
-            };
-            twins.push(Twin { key, expected, id: id.0 });
+            }
+            ids.truncate(MAX_TWINS);
+            twins.push(Twin { key, expected: named.first().copied(), ids });
         }
-        Ok((twins, allowed))
+        let Some(newest) = newest.filter(|_| !command.has_handle()) else { return Ok((twins, None)) };
+        if command.allow_duplicate_of != Some(newest.id.0) {
+            return Err(ServiceError::PossibleDuplicate(newest.resource()));
+        }
+        let detail = format!("the request allows that it is like {}", newest.id);
+        let seen = Seen::new(EvidenceKind::Decision, Proof::Nothing, &detail);
+        let resource = ResourceRef { id: id.0, ..newest.resource() };
+        Ok((twins, Some(self.ports.evidence(resource, seen))))
     }
 
     fn stands_in_the_way(&self, other: &Withdrawal) -> bool {
@@ -333,10 +334,12 @@ impl WithdrawalService {
         let asked_at = self.ports.clock.now();
         let answer = self.ports.provider.consult_payment(withdrawal.inquiry()).await;
         let withdrawal = match &answer {
-            Ok(Some(report)) => self.learn(integrator_id, id, report, Seen::consult(&answer)).await?,
-            Ok(None) => self.not_known(withdrawal, asked_at, Seen::consult(&answer)).await?,
+            Ok(Some(report)) => {
+                self.learn(integrator_id, id, report, Seen::consult(&answer, asked_at)).await?
+            }
+            Ok(None) => self.not_known(withdrawal, asked_at, Seen::consult(&answer, asked_at)).await?,
             Err(_) => {
-                self.note(&withdrawal, Seen::consult(&answer)).await;
+                self.note(&withdrawal, Seen::consult(&answer, asked_at)).await;
                 withdrawal
             }
         };

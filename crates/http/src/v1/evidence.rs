@@ -2,7 +2,7 @@
 //! outgoing movement, oldest first.
 
 use pix_domain::error::ServiceError;
-use pix_domain::evidence::Evidence;
+use pix_domain::evidence::{Evidence, EvidenceKind, Proof};
 use pix_domain::ids::ResourceKind;
 
 use super::find;
@@ -37,5 +37,17 @@ fn render(evidence: &Evidence) -> Object {
         .text("at", &time::rfc3339(evidence.at))
         .text("kind", evidence.kind.as_str())
         .text("proves", evidence.proof.as_str())
-        .text("detail", &evidence.detail)
+        .text("detail", detail(evidence))
+}
+
+/// What the integrator is told. How the call or question itself failed is for the operator (`pix-gateway uncertain`): it
+/// names hosts and settings.
+fn detail(evidence: &Evidence) -> &str {
+    let of_call = matches!(evidence.kind, EvidenceKind::Answer | EvidenceKind::Consult);
+    match evidence.proof {
+        Proof::Nothing if of_call => "the provider could not be asked",
+        Proof::NotSent if of_call => "the provider could not be reached; nothing was sent",
+        Proof::Unknown if of_call => "the provider gave no answer that can be used",
+        _ => &evidence.detail,
+    }
 }

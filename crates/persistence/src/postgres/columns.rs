@@ -8,7 +8,7 @@ use diesel::dsl::SqlTypeOf;
 use diesel::pg::Pg;
 use diesel::query_builder::AstPass;
 use diesel::result::QueryResult;
-use diesel::sql_types::{Array, BigInt, Bool, Integer, Nullable, Text};
+use diesel::sql_types::{Array, BigInt, Integer, Nullable, Text};
 
 use crate::codec::{DbId, DbTime, Id, Instant};
 use crate::rows::{ChargeRow, RefundRow, WithdrawalRow};
@@ -315,9 +315,8 @@ relation! {
         integrator_id: DbId => Id,
         key: DbId => Id,
         resource_id: DbId => Id,
+        others: String => Text,
         expected: Option<DbId> => Nullable<Id>,
-        // Whoever has it will do.
-        from_anyone: bool => Bool,
         created_at: DbTime => Instant,
     }
 }

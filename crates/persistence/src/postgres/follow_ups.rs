@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use diesel::prelude::{CombineDsl, ExpressionMethods, IntoSql, OptionalExtension, QueryDsl};
+use diesel::prelude::{
+    CombineDsl, ExpressionMethods, IntoSql, OptionalExtension, QueryDsl, SelectableHelper,
+};
 use diesel::sql_types::Text;
 use diesel_async::RunQueryDsl;
 use pix_domain::error::StoreError;
@@ -17,6 +19,7 @@ use super::PgStore;
 use super::due::{Claim, Claimed, PutOff, kind_of};
 use super::error::{DbError, Of};
 use crate::codec::{self, DbId, DbTime, damaged};
+use crate::rows::TwinRow;
 use crate::schema::{charges, handles, refunds, twins, withdrawals};
 
 #[async_trait]
@@ -70,11 +73,11 @@ impl LookupStore for PgStore {
         Ok(found.optional().of("handles")?.map(|id| id.0))
     }
 
-    async fn find_twin(&self, integrator_id: IntegratorId, key: Uuid) -> Result<Option<Uuid>, StoreError> {
+    async fn find_twins(&self, integrator_id: IntegratorId, key: Uuid) -> Result<Vec<Uuid>, StoreError> {
         let mut conn = self.reads().await?;
-        let found = twins::table.find((DbId::from(integrator_id), DbId(key))).select(twins::resource_id);
-        let id: Option<DbId> = found.get_result(&mut conn).await.optional().of("twins")?;
-        Ok(id.map(|id| id.0))
+        let found = twins::table.find((DbId::from(integrator_id), DbId(key))).select(TwinRow::as_select());
+        let row: Option<TwinRow> = found.get_result(&mut conn).await.optional().of("twins")?;
+        row.map_or_else(|| Ok(Vec::new()), TwinRow::ids)
     }
 
     async fn locate(&self, id: Uuid) -> Result<Option<ResourceRef>, StoreError> {

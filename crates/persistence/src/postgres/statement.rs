@@ -24,7 +24,7 @@ use diesel::result::QueryResult;
 use diesel::sql_types::{Array, Integer};
 use pix_domain::error::{ApplyError, StoreError, UniqueKey};
 use pix_domain::ids::IntegratorId;
-use pix_domain::transition::{Expected, Guard, Record, Transition};
+use pix_domain::transition::{Guard, Record, Transition};
 use pix_domain::wallet::Account;
 use uuid::Uuid;
 
@@ -33,7 +33,7 @@ use super::columns::{
     Twins, Wallets, Withdrawals,
 };
 use crate::codec::{self, DbId, DbTime};
-use crate::rows::{ChargeRow, ReceiptRow, RefundRow, WithdrawalRow};
+use crate::rows::{ChargeRow, ReceiptRow, RefundRow, TwinRow, WithdrawalRow};
 
 /// How far apart the codes of two places in a transition are.
 const PLACE: i32 = 16;
@@ -136,6 +136,7 @@ impl Statement {
         for (_, ord, place, write) in writes {
             statement.write(ord, place, write);
         }
+        statement.keep_twins(transitions);
         statement
     }
 
@@ -235,6 +236,28 @@ impl Statement {
         }
     }
 
+    /// The keys of twins, in their order: that of their locks.
+    fn keep_twins(&mut self, transitions: &[(&Transition, Uuid)]) {
+        let mut twins = Vec::new();
+        for (index, (transition, _)) in transitions.iter().enumerate() {
+            let owner = DbId::from(transition.integrator_id);
+            twins.extend(transition.twins.iter().filter_map(|twin| {
+                Some((subscript(index), twin.expected, TwinRow::new(owner, twin, transition.at)?))
+            }));
+        }
+        twins.sort_unstable_by_key(|(_, _, row)| (row.integrator_id, row.key));
+        for (ord, expected, row) in twins {
+            let rows = &mut self.twins;
+            rows.ord.push(ord);
+            rows.integrator_id.push(row.integrator_id);
+            rows.key.push(row.key);
+            rows.resource_id.push(row.resource_id);
+            rows.others.push(row.others);
+            rows.expected.push(expected.map(DbId));
+            rows.created_at.push(row.created_at);
+        }
+    }
+
     fn keep(&mut self, ord: i32, transition: &Transition) {
         let (owner, at) = (DbId::from(transition.integrator_id), DbTime(transition.at));
         if let Some(handle) = &transition.handle {
@@ -259,19 +282,6 @@ impl Statement {
             rows.payer_name.push(row.payer_name);
             rows.payer_document.push(row.payer_document);
             rows.created_at.push(row.created_at);
-        }
-        for twin in &transition.twins {
-            let rows = &mut self.twins;
-            rows.ord.push(ord);
-            rows.integrator_id.push(owner);
-            rows.key.push(DbId(twin.key));
-            rows.resource_id.push(DbId(twin.id));
-            rows.expected.push(match twin.expected {
-                Expected::Record(id) => Some(DbId(id)),
-                Expected::Anything | Expected::Nobody => None,
-            });
-            rows.from_anyone.push(twin.expected == Expected::Anything);
-            rows.created_at.push(at);
         }
         for evidence in &transition.evidence {
             let rows = &mut self.evidence;
@@ -424,7 +434,7 @@ impl Statement {
             push_number(TAKEN_TWIN, out);
             out.push_sql(
                 " FROM in_twins n WHERE (SELECT t.resource_id FROM twins t WHERE t.integrator_id = n.integrator_id \
-                 AND t.key = n.key LIMIT 1 FOR UPDATE) IS DISTINCT FROM n.expected AND NOT n.from_anyone",
+                 AND t.key = n.key LIMIT 1 FOR UPDATE) IS DISTINCT FROM n.expected",
             );
         }
         out.push_sql(
@@ -590,19 +600,19 @@ impl Statement {
         if !self.twins.ord.is_empty() {
             // One that nobody had is inserted as such: two who come at once for it can't both have it.
             out.push_sql(
-                "_new_twins AS (INSERT INTO twins (integrator_id, key, resource_id, created_at) \
-                 SELECT n.integrator_id, n.key, n.resource_id, n.created_at FROM in_twins n",
+                "_new_twins AS (INSERT INTO twins (integrator_id, key, resource_id, others, created_at) \
+                 SELECT n.integrator_id, n.key, n.resource_id, n.others, n.created_at FROM in_twins n",
             );
             out.push_sql(ACCEPTED);
             out.push_sql(
-                " AND n.expected IS NULL AND NOT n.from_anyone), \
-                 _twins AS (INSERT INTO twins (integrator_id, key, resource_id, created_at) \
-                 SELECT n.integrator_id, n.key, n.resource_id, n.created_at FROM in_twins n",
+                " AND n.expected IS NULL), \
+                 _twins AS (INSERT INTO twins (integrator_id, key, resource_id, others, created_at) \
+                 SELECT n.integrator_id, n.key, n.resource_id, n.others, n.created_at FROM in_twins n",
             );
             out.push_sql(ACCEPTED);
             out.push_sql(
-                " AND (n.expected IS NOT NULL OR n.from_anyone) ON CONFLICT (integrator_id, key) \
-                 DO UPDATE SET resource_id = excluded.resource_id, created_at = excluded.created_at), ",
+                " AND n.expected IS NOT NULL ON CONFLICT (integrator_id, key) DO UPDATE SET \
+                 resource_id = excluded.resource_id, others = excluded.others, created_at = excluded.created_at), ",
             );
         }
         if !self.evidence.ord.is_empty() {

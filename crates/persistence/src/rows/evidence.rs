@@ -5,6 +5,7 @@ use pix_domain::error::StoreError;
 use pix_domain::evidence::{Evidence, EvidenceKind, Proof};
 use pix_domain::time::Timestamp;
 use pix_domain::transition::Twin;
+use uuid::Uuid;
 
 use crate::codec::{self, DbId, DbTime};
 use crate::schema::{evidence, twins};
@@ -59,19 +60,37 @@ impl TryFrom<EvidenceRow> for Evidence {
     }
 }
 
-/// Who has a twin's key, as it is kept.
-#[derive(Insertable)]
+/// What a twin's key names, as it is kept.
+#[derive(Queryable, Selectable, Insertable)]
 #[diesel(table_name = twins, treat_none_as_default_value = false)]
 pub struct TwinRow {
     pub integrator_id: DbId,
     pub key: DbId,
     pub resource_id: DbId,
+    pub others: String,
     pub created_at: DbTime,
 }
 
 impl TwinRow {
-    /// The row of `twin`.
-    pub const fn new(integrator_id: DbId, twin: &Twin, at: Timestamp) -> Self {
-        Self { integrator_id, key: DbId(twin.key), resource_id: DbId(twin.id), created_at: DbTime(at) }
+    /// The row of `twin`; nothing for one that names nobody, which has no right shape.
+    pub fn new(integrator_id: DbId, twin: &Twin, at: Timestamp) -> Option<Self> {
+        let (newest, others) = twin.ids.split_first()?;
+        let others: Vec<String> = others.iter().map(Uuid::to_string).collect();
+        Some(Self {
+            integrator_id,
+            key: DbId(twin.key),
+            resource_id: DbId(*newest),
+            others: others.join(" "),
+            created_at: DbTime(at),
+        })
+    }
+
+    /// What the key names, newest first.
+    pub fn ids(self) -> Result<Vec<Uuid>, StoreError> {
+        let mut ids = vec![self.resource_id.0];
+        for other in self.others.split_whitespace() {
+            ids.push(codec::text("twins.others", other, Uuid::try_parse)?);
+        }
+        Ok(ids)
     }
 }

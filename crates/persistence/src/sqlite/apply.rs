@@ -13,7 +13,7 @@ use diesel::sqlite::SqliteConnection;
 use pix_domain::charges::Receipt;
 use pix_domain::error::{ApplyError, StoreError, UniqueKey};
 use pix_domain::time::Timestamp;
-use pix_domain::transition::{Expected, Finding, Guard, Record, Transition, TransitionStore, Twin, Write};
+use pix_domain::transition::{Finding, Guard, Record, Transition, TransitionStore, Twin, Write};
 use pix_domain::wallet::{Posting, Wallet};
 
 use super::SqliteStore;
@@ -101,15 +101,11 @@ fn keep_twin(conn: &mut SqliteConnection, owner: DbId, twin: &Twin, at: Timestam
     let key = (owner, DbId(twin.key));
     let holder: Option<DbId> =
         twins::table.find(key).select(twins::resource_id).get_result(conn).optional().of("twins")?;
-    let as_expected = match twin.expected {
-        Expected::Anything => true,
-        Expected::Nobody => holder.is_none(),
-        Expected::Record(id) => holder == Some(DbId(id)),
-    };
-    if !as_expected {
+    if holder != twin.expected.map(DbId) {
         return Err(ApplyError::Duplicate(UniqueKey::Twin).into());
     }
-    let row = TwinRow::new(owner, twin, at);
+    let row =
+        TwinRow::new(owner, twin, at).ok_or_else(|| rejected("a twin's key names one record at least"))?;
     diesel::replace_into(twins::table).values(&row).execute(conn).of("twins")?;
     Ok(())
 }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use diesel::prelude::{BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl, RunQueryDsl};
+use diesel::prelude::{
+    BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl, RunQueryDsl, SelectableHelper,
+};
 use diesel::sqlite::SqliteConnection;
 use pix_domain::error::StoreError;
 use pix_domain::follow_up::{FollowUp, FollowUpStore, LookupStore};
@@ -16,6 +18,7 @@ use super::SqliteStore;
 use super::error::{DbError, Of, Problem};
 use super::update::update;
 use crate::codec::{self, DbId, DbTime};
+use crate::rows::TwinRow;
 use crate::schema::{charges, handles, refunds, twins, withdrawals};
 
 /// A record's place in the list.
@@ -149,12 +152,11 @@ impl LookupStore for SqliteStore {
         .await
     }
 
-    async fn find_twin(&self, integrator_id: IntegratorId, key: Uuid) -> Result<Option<Uuid>, StoreError> {
+    async fn find_twins(&self, integrator_id: IntegratorId, key: Uuid) -> Result<Vec<Uuid>, StoreError> {
         let key = (DbId::from(integrator_id), DbId(key));
         self.read(move |conn| {
-            let id: Option<DbId> =
-                twins::table.find(key).select(twins::resource_id).get_result(conn).optional().of("twins")?;
-            Ok(id.map(|id| id.0))
+            let found = twins::table.find(key).select(TwinRow::as_select()).get_result(conn).optional();
+            found.of("twins")?.map_or_else(|| Ok(Vec::new()), TwinRow::ids)
         })
         .await
     }
