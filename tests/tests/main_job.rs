@@ -21,6 +21,7 @@ on_either_store!(
     what_a_command_changes_holds_on_a_running_node_soon,
     a_callback_is_a_hint_and_its_path_can_not_be_guessed,
     with_the_provider_down_a_charge_is_refused_and_nothing_is_promised,
+    a_payment_just_like_another_is_refused_unless_it_is_meant,
 );
 
 #[test]
@@ -84,6 +85,33 @@ async fn what_a_command_changes_holds_on_a_running_node_soon(database: Database)
     while client.get("/api/v1/charges").await.unwrap().0 != 401 {
         assert!(Instant::now() < until, "a revoked key's tokens live on");
     }
+    assert_eq!(gateway.audit().unwrap()["clean"], true);
+}
+
+async fn a_payment_just_like_another_is_refused_unless_it_is_meant(database: Database) {
+    let gateway = Gateway::start(database, &[]).unwrap();
+    let integrator = gateway.integrator("twins").unwrap();
+    let client = Client::new(&gateway, &integrator).await.unwrap();
+    client.fund(&gateway, "10").await.unwrap();
+    let (status, first) = client.post("/api/v1/withdrawals", withdrawal("1")).await.unwrap();
+    assert_eq!(status, 201, "{first}");
+    for path in ["/api/v1/withdrawals", "/v2/pix/payment"] {
+        let (status, refused) = client.post(path, withdrawal("1")).await.unwrap();
+        assert_eq!((status, &refused["code"]), (409, &json!("possible_duplicate")), "{refused}");
+        assert_eq!(refused["uuid"], first["uuid"]);
+    }
+    let mut meant = withdrawal("1");
+    meant["allow_duplicate_of"] = json!("not a uuid");
+    let (status, refused) = client.post("/api/v1/withdrawals", meant.clone()).await.unwrap();
+    assert_eq!((status, &refused["errors"][0]["field"]), (422, &json!("allow_duplicate_of")), "{refused}");
+    meant["allow_duplicate_of"] = first["uuid"].clone();
+    let (status, second) = client.post("/api/v1/withdrawals", meant).await.unwrap();
+    assert_eq!(status, 201, "{second}");
+    let path = format!("/api/v1/withdrawals/{}/evidence", text(&second, "/uuid").unwrap());
+    let (_, known) = client.get(&path).await.unwrap();
+    assert_eq!(known["data"][0]["kind"], "decision", "{known}");
+    assert_eq!(known["data"][1]["kind"], "attempt", "{known}");
+    assert_eq!(client.balance().await.unwrap(), "8.00");
     assert_eq!(gateway.audit().unwrap()["clean"], true);
 }
 

@@ -89,7 +89,7 @@ pub const SETTINGS: &[Setting] = &[
     open(
         "PIX_DB_GATHER_WAIT_US",
         Some("200"),
-        "PostgreSQL: how long a further group waits for company, 0 to 1000 microseconds.",
+        "PostgreSQL: how long the next group waits for those that the last one answered to come again, 0 to 1000 microseconds; nobody waits on an idle store.",
     ),
     open(
         "PIX_CACHE_TTL_MS",

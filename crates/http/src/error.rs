@@ -447,3 +447,19 @@ impl From<AuthError> for ApiError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_store_that_can_not_be_used_says_that_no_money_was_promised() {
+        let told = |error: StoreError| {
+            let answer = ApiError::of_outgoing(ServiceError::Store(error));
+            (answer.0.status.as_u16(), answer.0.code, answer.0.retry_after_seconds.is_some())
+        };
+        assert_eq!(told(StoreError::Unavailable("down".into())), (503, "overloaded", true));
+        assert_eq!(told(StoreError::Unknown("line cut".into())), (500, "internal", false));
+        assert_eq!(told(StoreError::Rejected("rule".into())), (500, "internal", false));
+    }
+}

@@ -30,8 +30,6 @@ mod evidence;
 mod facts;
 mod follow_ups;
 mod group;
-#[cfg(feature = "bench")]
-mod literal;
 mod open;
 mod page;
 mod pool;
@@ -179,14 +177,4 @@ impl PgStore {
     async fn writes(&self) -> Result<Conn, StoreError> {
         self.applier.connection().await
     }
-}
-
-/// The statement that applies `transition` alone, and what is bound to its `$1`, `$2`, … as SQL: for the benchmark that
-/// runs the same statement by the database's own tool.
-#[cfg(feature = "bench")]
-#[doc(hidden)]
-pub fn statement_sql(
-    transition: &pix_domain::transition::Transition,
-) -> diesel::result::QueryResult<(String, Vec<String>)> {
-    statement::Statement::new(&[(transition, uuid::Uuid::nil())], columns::Form::Plain).sql()
 }

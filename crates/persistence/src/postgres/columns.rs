@@ -66,16 +66,6 @@ macro_rules! relation {
                 }
                 Ok(())
             }
-
-            /// What `walk` binds, in its order, as SQL.
-            #[cfg(feature = "bench")]
-            pub fn literals(&self, form: Form, out: &mut Vec<String>) {
-                if let (Form::Plain, ($([$column],)+)) = (form, ($(self.$column.as_slice(),)+)) {
-                    $(out.push(super::literal::plain($column));)+
-                } else {
-                    $(out.push(super::literal::array(&self.$column));)+
-                }
-            }
         }
     };
 }

@@ -309,30 +309,6 @@ impl Statement {
         }
     }
 
-    /// The text of the statement, and what is bound to its `$1`, `$2`, … as SQL.
-    #[cfg(feature = "bench")]
-    pub fn sql(&self) -> QueryResult<(String, Vec<String>)> {
-        use diesel::query_builder::QueryBuilder as _;
-
-        let mut builder = diesel::pg::PgQueryBuilder::default();
-        self.to_sql(&mut builder, &Pg)?;
-        let mut binds = Vec::new();
-        macro_rules! literals {
-            ($($relation:ident),+) => {$(
-                if !self.$relation.integrator_id.is_empty() {
-                    self.$relation.literals(self.form, &mut binds);
-                }
-            )+};
-        }
-        literals!(new_charges, charges, new_withdrawals, withdrawals, new_refunds, refunds, owners, wallets);
-        literals!(postings, events, handles, receipts, findings, twins, evidence);
-        if self.moves_money() {
-            self.money.literals(self.form, &mut binds);
-        }
-        binds.push(super::literal::plain(&self.transitions));
-        Ok((builder.finish(), binds))
-    }
-
     /// What the statement's answer says of each transition.
     pub fn read(&self, codes: &[i32]) -> Result<Vec<Code>, StoreError> {
         if i32::try_from(codes.len()).ok() != Some(self.transitions) {
