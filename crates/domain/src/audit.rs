@@ -1,7 +1,7 @@
 //! The proof that the books are right.
 //!
 //! For every integrator, from one consistent view: the book has no gaps; each entry's balances follow from the one
-//! before; the wallet's row equals the sum of its postings; the four accounts sum to zero; each record's postings are
+//! before; the wallet's row equals the sum of its postings; the five accounts sum to zero; each record's postings are
 //! exactly those its state calls for; a charge's totals equal its receipts and its refunds.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,7 +68,7 @@ pub struct Difference {
     pub what: String,
 }
 
-/// Balances of the four accounts, in centavos.
+/// Balances of the accounts, in centavos.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Balances {
     /// The integrator's, free.
@@ -79,6 +79,8 @@ pub struct Balances {
     pub clearing: i64,
     /// Ours.
     pub fees: i64,
+    /// What the integrator owes, as a balance below nothing.
+    pub owed: i64,
 }
 
 impl Balances {
@@ -87,6 +89,12 @@ impl Balances {
         self.held += entry.posting.effect_cents(Account::Held);
         self.clearing += entry.posting.effect_cents(Account::Clearing);
         self.fees += entry.posting.effect_cents(Account::Fees);
+        self.owed += entry.posting.effect_cents(Account::Owed);
+    }
+
+    /// What a record's state calls for: whether its debits were paid or are owed depends on the wallet, not on it.
+    const fn of_record(self) -> Self {
+        Self { available: self.available + self.owed, owed: 0, ..self }
     }
 }
 
@@ -130,11 +138,11 @@ impl Audit {
                 let what = format!("entry {number} uses other accounts than its reason calls for");
                 self.say(Some(entry.posting.resource), what);
             }
-            if entry.posting.reason.kind() != entry.posting.resource.kind {
+            if entry.posting.reason.kind().is_some_and(|kind| kind != entry.posting.resource.kind) {
                 let what = format!("entry {number} is for another kind of record than its reason is");
                 self.say(Some(entry.posting.resource), what);
             }
-            let Some(after) = wallet.after(&entry.posting) else {
+            let Ok(after) = wallet.after(&entry.posting) else {
                 return self
                     .say(Some(entry.posting.resource), format!("entry {number} takes a balance below zero"));
             };
@@ -148,18 +156,23 @@ impl Audit {
         }
         if wallet != book.wallet {
             let what = format!(
-                "the wallet says available {}, held {}, {} entries; its postings say {}, {}, {}",
+                "the wallet says available {}, held {}, owed {}, {} entries; its postings say {}, {}, {}, {}",
                 book.wallet.available,
                 book.wallet.held,
+                book.wallet.owed,
                 book.wallet.entries,
                 wallet.available,
                 wallet.held,
+                wallet.owed,
                 wallet.entries
             );
             self.say(None, what);
         }
-        let Balances { available, held, clearing, fees } = sum;
-        if available + held + clearing + fees != 0 {
+        if book.wallet.settled().is_err() {
+            self.say(None, "the wallet has money beside a debt".into());
+        }
+        let Balances { available, held, clearing, fees, owed } = sum;
+        if available + held + clearing + fees + owed != 0 {
             self.say(None, "debits do not equal credits".into());
         }
     }
@@ -177,7 +190,7 @@ impl Audit {
         let refunds = book.refunds.iter().map(|record| (record.resource(), refund_balances(record)));
         for (resource, expected) in charges.chain(withdrawals).chain(refunds).collect::<Vec<_>>() {
             self.owned(resource, resource.integrator_id);
-            let found = self.by_record.remove(&resource).unwrap_or_default();
+            let found = self.by_record.remove(&resource).unwrap_or_default().of_record();
             if found != expected {
                 let what = format!("its state calls for {expected:?}, its postings say {found:?} (centavos)");
                 self.say(Some(resource), what);
@@ -224,7 +237,7 @@ impl Audit {
                     );
                 }
             }
-            let taken = charge.refund_reserved.get() + charge.refunded.get();
+            let taken = charge.refund_reserved.get() + charge.refunded.get() + charge.taken_back.get();
             if taken > charge.amount_paid().get() {
                 self.say(Some(charge.resource()), "refunds sum above what was paid".into());
             }
@@ -257,11 +270,19 @@ impl Audit {
 fn charge_balances(charge: &Charge) -> Balances {
     let paid = charge.amount_paid().get();
     let fee = charge.credited.as_ref().map_or(0, |credited| credited.fee.get());
-    Balances { available: paid - fee, held: 0, clearing: -paid, fees: fee }
+    let back = charge.taken_back.get();
+    Balances { available: paid - fee - back, clearing: back - paid, fees: fee, ..Balances::default() }
 }
 
 fn withdrawal_balances(withdrawal: &Withdrawal) -> Balances {
-    outgoing_balances(&withdrawal.state, withdrawal.amount.cents(), withdrawal.fee, withdrawal.returned)
+    let mut balances =
+        outgoing_balances(&withdrawal.state, withdrawal.amount.cents(), withdrawal.fee, withdrawal.returned);
+    if withdrawal.settled_late {
+        let left = withdrawal.amount.cents().get() - withdrawal.returned.get();
+        balances.available -= left;
+        balances.clearing += left;
+    }
+    balances
 }
 
 fn refund_balances(refund: &Refund) -> Balances {
@@ -272,9 +293,10 @@ fn outgoing_balances(state: &OutgoingState, amount: Cents, fee: Cents, returned:
     let (amount, fee, returned) = (amount.get(), fee.get(), returned.get());
     match state {
         OutgoingState::Completed | OutgoingState::Returned => {
-            Balances { available: returned - amount - fee, held: 0, clearing: amount - returned, fees: fee }
+            let available = returned - amount - fee;
+            Balances { available, clearing: amount - returned, fees: fee, ..Balances::default() }
         }
         OutgoingState::Failed(_) | OutgoingState::Canceled => Balances::default(),
-        _ => Balances { available: -amount - fee, held: amount + fee, clearing: 0, fees: 0 },
+        _ => Balances { available: -amount - fee, held: amount + fee, ..Balances::default() },
     }
 }

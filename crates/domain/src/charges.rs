@@ -124,6 +124,8 @@ pub struct Charge {
     pub refund_reserved: Cents,
     /// The part of it that went back.
     pub refunded: Cents,
+    /// The part of it that the provider sent back though nobody here asked for it, such as by MED (BCB).
+    pub taken_back: Cents,
     /// When the QR code ends.
     pub expires_at: Timestamp,
     /// When it was accepted.
@@ -172,8 +174,18 @@ impl Charge {
 
     /// How much of the payment no refund has taken yet.
     pub fn left_to_refund(&self) -> Cents {
-        let taken = self.refund_reserved.checked_add(self.refunded);
-        taken.and_then(|taken| self.amount_paid().checked_sub(taken)).unwrap_or(Cents::ZERO)
+        self.gone().and_then(|gone| self.amount_paid().checked_sub(gone)).unwrap_or(Cents::ZERO)
+    }
+
+    /// How much of the payment went back, by our refunds or by force.
+    pub fn sent_back(&self) -> Cents {
+        self.refunded.checked_add(self.taken_back).unwrap_or(self.refunded)
+    }
+
+    /// How much of the payment is not the integrator's any more: refunds in progress, refunds done, and what was taken
+    /// back.
+    fn gone(&self) -> Option<Cents> {
+        self.refund_reserved.checked_add(self.refunded)?.checked_add(self.taken_back)
     }
 }
 

@@ -49,6 +49,9 @@ pub enum ApplyError {
     /// The wallet's `available` (or `held`) would go below zero.
     #[error("the wallet does not hold enough")]
     InsufficientFunds,
+    /// The wallet would have money beside a debt, or repay more than it owes: read it and decide again.
+    #[error("the wallet owes")]
+    Owing,
     /// The store itself failed.
     #[error(transparent)]
     Store(#[from] StoreError),

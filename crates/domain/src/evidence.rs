@@ -177,6 +177,7 @@ impl Seen {
             }
             ProviderError::Unavailable(why) => Self::new(kind, Proof::NotSent, why),
             ProviderError::Indeterminate(why) => Self::new(kind, Proof::Unknown, why),
+            ProviderError::Mismatch(_) => Self::new(kind, Proof::Unknown, &error.to_string()),
         }
     }
 
@@ -204,18 +205,15 @@ impl Ports {
         Evidence { id: self.ids.next(), resource, at, kind, proof, detail }
     }
 
-    /// Keeps evidence that changed nothing, unless it only repeats the newest. A store that can't take it now loses a line
+    /// Keeps evidence that changed nothing, unless it only repeats what was seen just before. A store that can't take it now loses a line
     /// of the story and no money, so that is no error.
     pub(crate) async fn note(&self, evidence: Evidence) {
-        let newest = match self.stores.evidence.list(evidence.resource).await {
-            Ok(mut known) => known.pop(),
-            Err(_) => return,
-        };
-        let repeats = newest.is_some_and(|newest| {
-            newest.kind == evidence.kind
-                && newest.proof == evidence.proof
-                && evidence.at.since(newest.at) < MIN_REPEAT_GAP
-        });
+        let Ok(known) = self.stores.evidence.list(evidence.resource).await else { return };
+        let repeats = known
+            .iter()
+            .rev()
+            .take_while(|other| evidence.at.since(other.at) < MIN_REPEAT_GAP)
+            .any(|other| other.kind == evidence.kind && other.proof == evidence.proof);
         if !repeats {
             let transition =
                 Transition::new(evidence.resource.integrator_id, evidence.at).witness([evidence]);

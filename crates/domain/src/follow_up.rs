@@ -17,6 +17,23 @@ pub struct FollowUp {
     pub resource: ResourceRef,
     /// How many times it was claimed since it last changed, this time included.
     pub attempts: u32,
+    /// When the lease ends: what it is known by to be still this worker's.
+    pub until: Timestamp,
+}
+
+/// Outgoing movements of one kind in one state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenMovements {
+    /// Withdrawals or refunds.
+    pub kind: ResourceKind,
+    /// The name of the state.
+    pub state: String,
+    /// How many.
+    pub count: u64,
+    /// Amounts and fees, in centavos: what is held for them.
+    pub held_cents: u64,
+    /// When the oldest was accepted.
+    pub oldest_at: Timestamp,
 }
 
 /// Where follow-ups are kept. A transition sets them
@@ -28,8 +45,12 @@ pub trait FollowUpStore: Send + Sync {
     /// with one attempt more, in one step, so that two workers never claim the same one within a lease.
     async fn claim(&self, now: Timestamp, lease: Duration, limit: u32) -> Result<Vec<FollowUp>, StoreError>;
 
-    /// Puts a follow-up off. MUST do nothing when its record has none any more, and MUST NOT change its attempts.
-    async fn postpone(&self, resource: ResourceRef, until: Timestamp) -> Result<(), StoreError>;
+    /// Puts a claimed follow-up off; with `None`, for ever. MUST do nothing when the record has changed since, or somebody
+    /// else has claimed it, and MUST NOT change its attempts.
+    async fn postpone(&self, claimed: FollowUp, until: Option<Timestamp>) -> Result<(), StoreError>;
+
+    /// How many outgoing movements are not final, by kind and state, and since when the oldest of each is.
+    async fn open_movements(&self) -> Result<Vec<OpenMovements>, StoreError>;
 }
 
 /// Lookups that lead to a record.
@@ -47,7 +68,7 @@ pub trait LookupStore: Send + Sync {
     /// What a twin's key names, newest first; nothing when nobody ever took it.
     async fn find_twins(&self, integrator_id: IntegratorId, key: Uuid) -> Result<Vec<Uuid>, StoreError>;
 
-    /// The record with this id, whosever it is. For the provider's callbacks alone: they name our reference and nothing
-    /// else. MUST never be reached with an id that an integrator sent.
+    /// The record with this id, whosever it is. For the provider's callbacks, which name our reference and nothing else,
+    /// and for operators. MUST never be reached with an id that an integrator sent.
     async fn locate(&self, id: Uuid) -> Result<Option<ResourceRef>, StoreError>;
 }

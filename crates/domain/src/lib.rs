@@ -35,9 +35,12 @@
 //! ```
 
 pub mod audit;
+pub mod audit_log;
 pub mod brcode;
+pub mod callbacks;
 pub mod charges;
 pub mod credentials;
+pub mod decisions;
 pub mod end_to_end;
 pub mod error;
 pub mod evidence;

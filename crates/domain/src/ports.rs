@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use crate::audit_log::AuditLogStore;
+use crate::callbacks::CallbackStore;
 use crate::charges::store::ChargeStore;
 use crate::error::{ApplyError, ServiceError, StoreError};
 use crate::evidence::EvidenceStore;
 use crate::fees::FeeStore;
 use crate::follow_up::{FollowUpStore, LookupStore};
-use crate::ids::Ids;
+use crate::ids::{Ids, ResourceRef};
 use crate::provider::SettlementProvider;
 use crate::refunds::store::RefundStore;
 use crate::time::Clock;
@@ -48,6 +50,10 @@ pub struct Stores {
     pub lookups: Arc<dyn LookupStore>,
     /// Evidence.
     pub evidence: Arc<dyn EvidenceStore>,
+    /// What the provider called back.
+    pub callbacks: Arc<dyn CallbackStore>,
+    /// The journal of administrative acts.
+    pub audit_log: Arc<dyn AuditLogStore>,
 }
 
 impl Stores {
@@ -63,6 +69,8 @@ impl Stores {
             + FollowUpStore
             + LookupStore
             + EvidenceStore
+            + CallbackStore
+            + AuditLogStore
             + 'static,
     {
         Self {
@@ -74,7 +82,9 @@ impl Stores {
             fees: store.clone(),
             follow_ups: store.clone(),
             lookups: store.clone(),
-            evidence: store,
+            evidence: store.clone(),
+            callbacks: store.clone(),
+            audit_log: store,
         }
     }
 }
@@ -106,17 +116,54 @@ pub(crate) enum Applied {
 }
 
 impl Ports {
+    /// Applies a transition, fitted to the wallet where it meets a debt: what comes in pays that first, and what is forced
+    /// out and isn't there is owed.
+    pub(crate) async fn apply(&self, transition: Transition) -> Result<(), ApplyError> {
+        if !transition.may_meet_debt() {
+            return self.stores.transitions.apply(transition).await;
+        }
+        let mut result = self.stores.transitions.apply(transition.clone()).await;
+        for _ in 0..MAX_STALE_RETRIES {
+            let fits = match &result {
+                Err(ApplyError::Owing) => false,
+                Err(ApplyError::InsufficientFunds) => !transition.is_forced(),
+                _ => true,
+            };
+            if fits {
+                break;
+            }
+            let wallet = self.stores.wallets.wallet(transition.integrator_id).await?;
+            let fitted = transition.fitted_to(wallet).ok_or(ApplyError::InsufficientFunds)?;
+            result = self.stores.transitions.apply(fitted).await;
+        }
+        result
+    }
+
     /// Applies a change of records that exist. An unknown outcome is resolved by reading again: the guard tells.
     pub(crate) async fn apply_change(&self, transition: Transition) -> Result<Applied, ServiceError> {
-        match self.stores.transitions.apply(transition).await {
+        match self.apply(transition).await {
             Ok(()) => Ok(Applied::Done),
             // The receipt of a PIX was written meanwhile: read again, and the charge says that it is credited.
-            Err(ApplyError::Stale | ApplyError::Duplicate(_) | ApplyError::Store(StoreError::Unknown(_))) => {
-                Ok(Applied::Again)
-            }
+            Err(
+                ApplyError::Stale
+                | ApplyError::Duplicate(_)
+                | ApplyError::Owing
+                | ApplyError::Store(StoreError::Unknown(_)),
+            ) => Ok(Applied::Again),
             Err(ApplyError::InsufficientFunds) => Err(ServiceError::InsufficientBalance),
             Err(ApplyError::Store(error)) => Err(error.into()),
         }
+    }
+
+    /// Tells an operator that the provider answered about something else than it was asked about.
+    pub(crate) async fn tell_mismatch(
+        &self,
+        resource: ResourceRef,
+        field: &'static str,
+    ) -> Result<(), ServiceError> {
+        let detail = format!("an answer of the provider has another {field} than was asked");
+        let finding = Transition::new(resource.integrator_id, self.clock.now());
+        self.apply_change(finding.find(resource, "answer_mismatch", detail)).await.map(|_| ())
     }
 
     /// Gives a name to a record whose integrator gave none.

@@ -242,7 +242,7 @@ pub enum Progress {
 
 /// What the provider says of an outgoing movement (a withdrawal or a refund). An adapter MUST have checked that it
 /// speaks of our reference or of the provider's id we know, and of our amount; otherwise it is
-/// [`ProviderError::Indeterminate`].
+/// [`ProviderError::Mismatch`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutgoingReport {
     /// The provider's name for it.
@@ -274,6 +274,9 @@ pub enum ProviderError {
     /// It may have happened.
     #[error("the provider's answer is not known: {0}")]
     Indeterminate(String),
+    /// It may have happened: the answer speaks of something else than was asked, in this field. Never a value.
+    #[error("the provider's answer has another {0} than was asked")]
+    Mismatch(&'static str),
 }
 
 /// Which operation is asked about.

@@ -29,9 +29,9 @@ impl Reconciler {
         Self { transactions: TransactionService::new(ports.clone()), ports }
     }
 
-    /// Claims what is due, at most [`BATCH`].
-    pub async fn claim(&self) -> Result<Vec<FollowUp>, StoreError> {
-        self.ports.stores.follow_ups.claim(self.ports.clock.now(), LEASE, BATCH).await
+    /// Claims what is due, at most `limit` and at most [`BATCH`].
+    pub async fn claim(&self, limit: u32) -> Result<Vec<FollowUp>, StoreError> {
+        self.ports.stores.follow_ups.claim(self.ports.clock.now(), LEASE, limit.min(BATCH)).await
     }
 
     /// Goes on with one claimed follow-up. An error leaves it to be claimed again when its lease ends.
@@ -41,7 +41,7 @@ impl Reconciler {
 
     /// Claims and processes one batch, one after another; how many it was.
     pub async fn run_once(&self) -> Result<usize, StoreError> {
-        let due = self.claim().await?;
+        let due = self.claim(BATCH).await?;
         for item in &due {
             // What fails now is claimed again after its lease.
             let _ = self.process(*item).await;

@@ -1,15 +1,18 @@
 //! Finding a record by whatever identifies it, and asking the provider about it, whatever it is.
 
+use std::time::Duration;
+
 use uuid::Uuid;
 
-use crate::charges::Charge;
+use crate::callbacks::Callback;
 use crate::charges::service::ChargeService;
+use crate::charges::{Charge, ChargeState};
 use crate::error::ServiceError;
 use crate::evidence::{Evidence, EvidenceKind, Proof, Seen};
 use crate::follow_up::FollowUp;
 use crate::ids::{ChargeId, IntegratorId, RefundId, ResourceKind, ResourceRef, WithdrawalId};
 use crate::ports::Ports;
-use crate::provider::{ProviderBody, ProviderError, digest};
+use crate::provider::{ProviderBody, ProviderError};
 use crate::refunds::Refund;
 use crate::refunds::service::RefundService;
 use crate::schedule;
@@ -29,6 +32,15 @@ pub enum Transaction {
 }
 
 impl Transaction {
+    /// Whether nothing asks about it by itself any more, or hardly.
+    pub const fn is_done_with(&self) -> bool {
+        match self {
+            Self::Charge(charge) => !matches!(charge.state, ChargeState::Creating | ChargeState::Pending),
+            Self::Withdrawal(withdrawal) => withdrawal.state.is_final(),
+            Self::Refund(refund) => refund.state.is_final(),
+        }
+    }
+
     /// What this is.
     pub const fn resource(&self) -> ResourceRef {
         match self {
@@ -167,9 +179,9 @@ impl TransactionService {
 
     /// Keeps that the provider called back about an outgoing movement, and what it said as a digest: a hint proves
     /// nothing, and what it leads to is asked of the provider.
-    pub async fn called_back(&self, resource: ResourceRef, body: &str) {
+    pub async fn called_back(&self, resource: ResourceRef, callback: &Callback) {
         if resource.kind != ResourceKind::Charge {
-            let detail = format!("{} bytes, digest {}", body.len(), digest(&[body]).simple());
+            let detail = format!("{} bytes, digest {}", callback.body.len(), callback.digest().simple());
             let seen = Seen::new(EvidenceKind::Callback, Proof::Nothing, &detail);
             self.ports.note(self.ports.evidence(resource, seen)).await;
         }
@@ -182,34 +194,45 @@ impl TransactionService {
 
     /// Goes on with a record whose time to be asked about has come, and says when to come back.
     pub async fn follow_up(&self, due: FollowUp) -> Result<(), ServiceError> {
-        let FollowUp { resource, attempts } = due;
+        let FollowUp { resource, attempts, .. } = due;
         let integrator_id = resource.integrator_id;
         let now = self.ports.clock.now();
         let next = match resource.kind {
             ResourceKind::Charge => {
-                let (charge, _) = self.charges.refresh(integrator_id, ChargeId(resource.id)).await?;
+                let (charge, answer) = self.charges.refresh(integrator_id, ChargeId(resource.id)).await?;
                 match charge.state {
-                    crate::charges::ChargeState::Pending => schedule::pending_charge(&charge, attempts, now),
-                    _ => now.plus(schedule::outgoing(attempts)),
+                    ChargeState::Pending => Some(schedule::pending_charge(&charge, attempts, now)),
+                    ChargeState::Creating => Some(now.plus(schedule::uncertain(attempts))),
+                    ChargeState::Expired | ChargeState::Canceled => schedule::ended_charge(attempts, now),
+                    // Due for a reason that only an answer settles.
+                    ChargeState::Paid if answer.is_err() => Some(now.plus(schedule::outgoing(attempts))),
+                    ChargeState::Paid | ChargeState::Failed(_) => None,
                 }
             }
             ResourceKind::Withdrawal => {
                 let id = WithdrawalId(resource.id);
                 let withdrawal = self.withdrawals.follow_up(integrator_id, id).await?;
-                now.plus(self.wait(&withdrawal.state, attempts))
+                self.wait(&withdrawal.state, due).map(|wait| now.plus(wait))
             }
             ResourceKind::Refund => {
                 let refund = self.refunds.follow_up(integrator_id, RefundId(resource.id)).await?;
-                now.plus(self.wait(&refund.state, attempts))
+                self.wait(&refund.state, due).map(|wait| now.plus(wait))
             }
         };
-        Ok(self.ports.stores.follow_ups.postpone(resource, next).await?)
+        Ok(self.ports.stores.follow_ups.postpone(due, next).await?)
     }
 
-    fn wait(&self, state: &OutgoingState, attempts: u32) -> std::time::Duration {
-        let wait = schedule::outgoing(attempts);
-        // A record that is just being sent again is left alone for as long as sending may take.
-        if *state == OutgoingState::Submitting { wait.max(self.ports.submit_grace) } else { wait }
+    /// How long an outgoing movement is left alone: a little less than the schedule says, so that what failed together is
+    /// not asked about together.
+    fn wait(&self, state: &OutgoingState, due: FollowUp) -> Option<Duration> {
+        let spread = |wait| Some(schedule::jittered(wait, due.resource.id, due.attempts));
+        match state {
+            state if state.is_final() => None,
+            // A record that is just being sent again is left alone for as long as sending may take.
+            OutgoingState::Submitting => Some(schedule::uncertain(due.attempts).max(self.ports.submit_grace)),
+            OutgoingState::Uncertain => spread(schedule::uncertain(due.attempts)),
+            _ => spread(schedule::outgoing(due.attempts)),
+        }
     }
 }
 

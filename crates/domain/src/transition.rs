@@ -20,7 +20,7 @@ use crate::ids::{IntegratorId, ResourceKind, ResourceRef, Version};
 use crate::refunds::Refund;
 use crate::text::IdempotencyKey;
 use crate::time::Timestamp;
-use crate::wallet::Posting;
+use crate::wallet::{Posting, Reason, Wallet};
 use crate::withdrawals::Withdrawal;
 
 /// A record, as it is after the change.
@@ -78,6 +78,8 @@ pub enum EventKind {
     ChargeRefunded,
     /// A refund failed; its share is free again.
     ChargeRefundReleased,
+    /// The provider sent money of it back, which nobody here asked for.
+    ChargeTakenBack,
     /// A withdrawal was accepted and its money held.
     WithdrawalCreated,
     /// It was definitely not sent and waits for another try.
@@ -98,6 +100,8 @@ pub enum EventKind {
     WithdrawalCanceled,
     /// Money came back after completion.
     WithdrawalReturned,
+    /// The money left, though it was thought not to and had been released.
+    WithdrawalSettledLate,
     /// A refund was accepted and its money held.
     RefundCreated,
     /// It was definitely not sent and waits for another try.
@@ -118,7 +122,7 @@ pub enum EventKind {
 
 impl EventKind {
     /// Every kind, in the order of their codes.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 30] = [
         Self::ChargeCreating,
         Self::ChargePending,
         Self::ChargeFailed,
@@ -129,6 +133,7 @@ impl EventKind {
         Self::ChargeRefundReserved,
         Self::ChargeRefunded,
         Self::ChargeRefundReleased,
+        Self::ChargeTakenBack,
         Self::WithdrawalCreated,
         Self::WithdrawalQueued,
         Self::WithdrawalSubmitting,
@@ -139,6 +144,7 @@ impl EventKind {
         Self::WithdrawalFailed,
         Self::WithdrawalCanceled,
         Self::WithdrawalReturned,
+        Self::WithdrawalSettledLate,
         Self::RefundCreated,
         Self::RefundQueued,
         Self::RefundSubmitting,
@@ -162,6 +168,7 @@ impl EventKind {
             Self::ChargeRefundReserved => "charge.refund_reserved",
             Self::ChargeRefunded => "charge.refunded",
             Self::ChargeRefundReleased => "charge.refund_released",
+            Self::ChargeTakenBack => "charge.taken_back",
             Self::WithdrawalCreated => "withdrawal.created",
             Self::WithdrawalQueued => "withdrawal.queued",
             Self::WithdrawalSubmitting => "withdrawal.submitting",
@@ -172,6 +179,7 @@ impl EventKind {
             Self::WithdrawalFailed => "withdrawal.failed",
             Self::WithdrawalCanceled => "withdrawal.canceled",
             Self::WithdrawalReturned => "withdrawal.returned",
+            Self::WithdrawalSettledLate => "withdrawal.settled_late",
             Self::RefundCreated => "refund.created",
             Self::RefundQueued => "refund.queued",
             Self::RefundSubmitting => "refund.submitting",
@@ -331,6 +339,49 @@ impl Transition {
         self
     }
 
+    /// Whether it takes money that can't be refused: what the wallet lacks is owed.
+    pub fn is_forced(&self) -> bool {
+        self.postings.iter().any(|posting| posting.reason == Reason::ForcedDebit)
+    }
+
+    /// Whether it may meet a debt: it brings the wallet money, or can't be refused for the lack of it.
+    pub fn may_meet_debt(&self) -> bool {
+        self.is_forced()
+            || self.postings.iter().any(|posting| posting.credit == crate::wallet::Account::Available)
+    }
+
+    /// This transition for a wallet that is like `wallet`: of what it forces out, only what is there is taken and the rest
+    /// is owed; of what is available after it, what is owed is repaid. `None` when the wallet lacks what isn't forced.
+    #[must_use]
+    pub fn fitted_to(&self, wallet: Wallet) -> Option<Self> {
+        let fixed = |posting: &&Posting| {
+            !matches!(posting.reason, Reason::ForcedDebit | Reason::ForcedDebitOwed | Reason::OwedRepaid)
+        };
+        let mut fitted = Self { postings: Vec::new(), ..self.clone() };
+        let mut after = wallet;
+        let mut post = |fitted: &mut Self, posting: Option<Posting>| -> Option<Wallet> {
+            if let Some(posting) = posting {
+                after = after.after(&posting).ok()?;
+                fitted.postings.push(posting);
+            }
+            Some(after)
+        };
+        let mut now = wallet;
+        for posting in self.postings.iter().filter(fixed) {
+            now = post(&mut fitted, Some(*posting))?;
+        }
+        for forced in self.postings.iter().filter(|posting| posting.reason == Reason::ForcedDebit) {
+            let there = forced.amount.min(now.available);
+            post(&mut fitted, Posting::of(Reason::ForcedDebit, there, forced.resource))?;
+            let rest = forced.amount.checked_sub(there)?;
+            now = post(&mut fitted, Posting::of(Reason::ForcedDebitOwed, rest, forced.resource))?;
+        }
+        let resource = fitted.postings.first()?.resource;
+        let repaid = now.available.min(now.owed);
+        post(&mut fitted, Posting::of(Reason::OwedRepaid, repaid, resource))?;
+        Some(fitted)
+    }
+
     /// What is wrong with this whatever is stored, as [`StoreError::Rejected`]: every store asks this first.
     pub fn check_shape(&self) -> Result<(), ApplyError> {
         let rejected = |why: &str| Err(ApplyError::Store(StoreError::Rejected(why.to_owned())));
@@ -426,7 +477,9 @@ impl Step {
 ///   guard is [`Guard::Absent`] and the id, the external id (per integrator and kind), the idempotency key (per
 ///   integrator and kind) or the receipt (per integrator) is taken, or a twin's key is not as expected, in that order;
 /// - MUST keep evidence once, by its id;
-/// - MUST be [`ApplyError::InsufficientFunds`] when `available` or `held` would be below zero after the postings;
+/// - MUST be [`ApplyError::InsufficientFunds`] when `available` or `held` would be below zero after a posting;
+/// - MUST be [`ApplyError::Owing`] when the debt would be below nothing, or when money and a debt would stand side by side
+///   after all of them;
 /// - MUST number postings without gaps per integrator, with the balances after each;
 /// - MUST write nothing in every one of those cases, under any concurrency, in this or another process;
 /// - MUST be [`crate::error::StoreError::Unknown`] only when the commit may have happened.

@@ -1,6 +1,6 @@
 //! The wallet of an integrator and its double-entry book.
 //!
-//! Four accounts an integrator, so that no row is ever shared between two of them:
+//! Five accounts an integrator, so that no row is ever shared between two of them:
 //!
 //! | Account | Whose money | Grows by |
 //! |---|---|---|
@@ -8,17 +8,22 @@
 //! | `held` | the integrator's, promised to an operation | withdrawals and refunds accepted |
 //! | `clearing` | the mirror of the cash at the provider: minus what came in, plus what went out | money going out |
 //! | `fees` | ours | fees |
+//! | `owed` | what the integrator owes us: never above nothing | debits that can't be refused and are more than `available` |
 //!
-//! A posting takes from one account and gives the same to another, so the four always sum to zero. The wallet's row
-//! keeps `available` and `held`; a store changes it in the same transaction as the postings.
+//! A posting takes from one account and gives the same to another, so the five always sum to zero. The wallet's row
+//! keeps `available`, `held` and the debt; a store changes it in the same transaction as the postings.
+//!
+//! A wallet never has money and a debt side by side: what comes in pays the debt first. So as long as something is owed,
+//! nothing is available, and whatever needs money is refused for the lack of it.
 
 pub mod store;
 
+use crate::error::ApplyError;
 use crate::ids::{IntegratorId, ResourceKind, ResourceRef};
 use crate::money::Cents;
 use crate::time::Timestamp;
 
-/// One of the four accounts.
+/// One of the five accounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Account {
     /// The integrator's money, free to use.
@@ -29,11 +34,13 @@ pub enum Account {
     Clearing,
     /// What the integrator paid us.
     Fees,
+    /// What the integrator owes us, as a balance below nothing.
+    Owed,
 }
 
 impl Account {
-    /// All four.
-    pub const ALL: [Self; 4] = [Self::Available, Self::Held, Self::Clearing, Self::Fees];
+    /// All five.
+    pub const ALL: [Self; 5] = [Self::Available, Self::Held, Self::Clearing, Self::Fees, Self::Owed];
 
     /// The stable name, as stored.
     pub const fn as_str(self) -> &'static str {
@@ -42,6 +49,7 @@ impl Account {
             Self::Held => "held",
             Self::Clearing => "clearing",
             Self::Fees => "fees",
+            Self::Owed => "owed",
         }
     }
 
@@ -76,11 +84,18 @@ pub enum Reason {
     RefundFee,
     /// It failed: held → available, fee included.
     RefundRelease,
+    /// Money left that nobody here sent, as far as it was there: available → clearing. A return that the provider was
+    /// forced to make (MED, BCB), or a withdrawal that was settled after its money was released.
+    ForcedDebit,
+    /// The rest of it: owed → clearing.
+    ForcedDebitOwed,
+    /// What came in pays what is owed: available → owed.
+    OwedRepaid,
 }
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::ChargePaid,
         Self::ChargeFee,
         Self::WithdrawalHold,
@@ -92,20 +107,24 @@ impl Reason {
         Self::RefundSettle,
         Self::RefundFee,
         Self::RefundRelease,
+        Self::ForcedDebit,
+        Self::ForcedDebitOwed,
+        Self::OwedRepaid,
     ];
 
-    /// Records of which kind move money for this reason.
-    pub const fn kind(self) -> ResourceKind {
+    /// Records of which kind move money for this reason; `None` when any may.
+    pub const fn kind(self) -> Option<ResourceKind> {
         match self {
-            Self::ChargePaid | Self::ChargeFee => ResourceKind::Charge,
+            Self::ChargePaid | Self::ChargeFee => Some(ResourceKind::Charge),
             Self::WithdrawalHold
             | Self::WithdrawalSettle
             | Self::WithdrawalFee
             | Self::WithdrawalRelease
-            | Self::WithdrawalReturn => ResourceKind::Withdrawal,
+            | Self::WithdrawalReturn => Some(ResourceKind::Withdrawal),
             Self::RefundHold | Self::RefundSettle | Self::RefundFee | Self::RefundRelease => {
-                ResourceKind::Refund
+                Some(ResourceKind::Refund)
             }
+            Self::ForcedDebit | Self::ForcedDebitOwed | Self::OwedRepaid => None,
         }
     }
 
@@ -118,6 +137,9 @@ impl Reason {
             Self::WithdrawalSettle | Self::RefundSettle => (Account::Held, Account::Clearing),
             Self::WithdrawalFee | Self::RefundFee => (Account::Held, Account::Fees),
             Self::WithdrawalRelease | Self::RefundRelease => (Account::Held, Account::Available),
+            Self::ForcedDebit => (Account::Available, Account::Clearing),
+            Self::ForcedDebitOwed => (Account::Owed, Account::Clearing),
+            Self::OwedRepaid => (Account::Available, Account::Owed),
         }
     }
 
@@ -135,6 +157,9 @@ impl Reason {
             Self::RefundSettle => "refund_settle",
             Self::RefundFee => "refund_fee",
             Self::RefundRelease => "refund_release",
+            Self::ForcedDebit => "forced_debit",
+            Self::ForcedDebitOwed => "forced_debit_owed",
+            Self::OwedRepaid => "owed_repaid",
         }
     }
 
@@ -183,22 +208,30 @@ pub struct Wallet {
     pub available: Cents,
     /// Promised.
     pub held: Cents,
+    /// What the integrator owes.
+    pub owed: Cents,
     /// How many postings the book has.
     pub entries: u64,
 }
 
 impl Wallet {
-    /// The wallet after `posting`, or `None` when it would hold less than nothing.
-    #[must_use]
-    pub fn after(self, posting: &Posting) -> Option<Self> {
-        let moved = |cents: Cents, account| {
-            cents.get().checked_add(posting.effect_cents(account)).and_then(Cents::new)
-        };
-        Some(Self {
-            available: moved(self.available, Account::Available)?,
-            held: moved(self.held, Account::Held)?,
-            entries: self.entries.checked_add(1)?,
+    /// The wallet after `posting`. [`ApplyError::InsufficientFunds`] when it would hold less than nothing (or more than
+    /// fits), [`ApplyError::Owing`] when more would be repaid than is owed.
+    pub fn after(self, posting: &Posting) -> Result<Self, ApplyError> {
+        let moved = |cents: Cents, effect: i64| cents.get().checked_add(effect).and_then(Cents::new);
+        let kept =
+            |cents, account| moved(cents, posting.effect_cents(account)).ok_or(ApplyError::InsufficientFunds);
+        Ok(Self {
+            available: kept(self.available, Account::Available)?,
+            held: kept(self.held, Account::Held)?,
+            owed: moved(self.owed, -posting.effect_cents(Account::Owed)).ok_or(ApplyError::Owing)?,
+            entries: self.entries.checked_add(1).ok_or(ApplyError::InsufficientFunds)?,
         })
+    }
+
+    /// The wallet, when a transition may leave it so: [`ApplyError::Owing`] when it has money beside a debt.
+    pub fn settled(self) -> Result<Self, ApplyError> {
+        if self.available.is_zero() || self.owed.is_zero() { Ok(self) } else { Err(ApplyError::Owing) }
     }
 }
 
@@ -258,9 +291,21 @@ mod tests {
     #[test]
     fn a_wallet_never_goes_below_zero_nor_past_its_range() {
         let wallet = Wallet { available: Cents::new(10).unwrap(), ..Wallet::default() };
-        assert_eq!(wallet.after(&posting(Reason::WithdrawalHold, 11)), None);
-        assert_eq!(wallet.after(&posting(Reason::ChargePaid, i64::MAX)), None);
+        let lacking = Err(ApplyError::InsufficientFunds);
+        assert_eq!(wallet.after(&posting(Reason::WithdrawalHold, 11)), lacking);
+        assert_eq!(wallet.after(&posting(Reason::ChargePaid, i64::MAX)), lacking);
         let after = wallet.after(&posting(Reason::WithdrawalHold, 10)).unwrap();
         assert_eq!((after.available.get(), after.held.get(), after.entries), (0, 10, 1));
+    }
+
+    #[test]
+    fn a_debt_is_repaid_first_and_never_more_than_is_owed() {
+        let owing = Wallet::default().after(&posting(Reason::ForcedDebitOwed, 7)).unwrap();
+        assert_eq!((owing.owed.get(), owing.settled()), (7, Ok(owing)));
+        let paid = owing.after(&posting(Reason::ChargePaid, 10)).unwrap();
+        assert_eq!(paid.settled(), Err(ApplyError::Owing));
+        assert_eq!(paid.after(&posting(Reason::OwedRepaid, 8)), Err(ApplyError::Owing));
+        let repaid = paid.after(&posting(Reason::OwedRepaid, 7)).unwrap();
+        assert_eq!((repaid.available.get(), repaid.owed.get(), repaid.settled()), (3, 0, Ok(repaid)));
     }
 }

@@ -18,6 +18,15 @@ use crate::provider::{Inquiry, Party, PaymentOrder, ProviderBody, ProviderId, Re
 use crate::text::{Description, ExternalId, PostbackUrl};
 use crate::time::Timestamp;
 
+/// The code of what failed because the provider never took it, as its answers prove.
+pub const NOT_EXECUTED: &str = "not_executed";
+
+/// The code of what failed because the provider could not be reached for too long; nothing was sent.
+pub const PROVIDER_UNAVAILABLE: &str = "provider_unavailable";
+
+/// The code of what operators decided did not happen.
+pub const RESOLVED_FAILED: &str = "resolved_failed";
+
 /// Where an outgoing movement stands, money held until it is final. Withdrawals and refunds share it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OutgoingState {
@@ -75,6 +84,18 @@ impl OutgoingState {
         matches!(self, Self::Completed | Self::Failed(_) | Self::Canceled | Self::Returned)
     }
 
+    /// Whether the provider has said, at `ended_at`, that it failed, and that it was taken is an older answer: to a
+    /// question of `asked_at`.
+    pub(crate) fn has_failed_since(&self, asked_at: Timestamp, ended_at: Option<Timestamp>) -> bool {
+        let told = match self {
+            Self::Failed(failure) => {
+                !matches!(failure.code.as_str(), NOT_EXECUTED | PROVIDER_UNAVAILABLE | RESOLVED_FAILED)
+            }
+            _ => false,
+        };
+        told && ended_at.is_some_and(|ended_at| asked_at < ended_at)
+    }
+
     /// Whether nobody knows if the money left.
     pub const fn is_uncertain(&self) -> bool {
         matches!(self, Self::Submitting | Self::Uncertain | Self::NeedsReview)
@@ -125,6 +146,8 @@ pub struct Withdrawal {
     pub end_to_end_id: Option<String>,
     /// How much came back after completion.
     pub returned: Cents,
+    /// Whether the money left after all, though it is failed or canceled and its hold had been released.
+    pub settled_late: bool,
     /// When it was last about to be sent.
     pub submitted_at: Timestamp,
     /// When it became final.

@@ -11,11 +11,12 @@ use uuid::Uuid;
 use super::{Charge, ChargeState, Failure, NewCharge, state};
 use crate::error::{ApplyError, ServiceError, StoreError, UniqueKey};
 use crate::fees::Operation;
-use crate::ids::{ChargeId, IntegratorId, ResourceKind};
+use crate::ids::{ChargeId, IntegratorId, ResourceKind, ResourceRef};
 use crate::list::{ListQuery, Page};
 use crate::money::Amount;
 use crate::ports::{Applied, MAX_STALE_RETRIES, Outcome, Ports};
 use crate::provider::{ChargeReport, Party, Payment, ProviderError};
+use crate::schedule;
 use crate::text::{Email, ExternalId, IdempotencyKey, PayerQuestion, PostbackUrl};
 use crate::transition::Step;
 
@@ -115,25 +116,35 @@ impl ChargeService {
             Err(ProviderError::Indeterminate(_)) => {
                 (state::begin(new, now), Some(ServiceError::ProviderTimeout))
             }
+            Err(ProviderError::Mismatch(field)) => {
+                let resource = ResourceRef { integrator_id, kind: ResourceKind::Charge, id: id.0 };
+                let detail = format!("an answer of the provider has another {field} than was asked");
+                let begun = state::begin(new, now).find(resource, "answer_mismatch", detail);
+                (begun, Some(ServiceError::ProviderTimeout))
+            }
             Err(ProviderError::Unavailable(_)) => return Err(ServiceError::ProviderUnavailable),
         };
-        match self.ports.stores.transitions.apply(transition.answering(key)).await {
-            Ok(()) => {}
+        let made = transition.charge().cloned().ok_or(ServiceError::NotFound)?;
+        let stored = match self.ports.stores.transitions.apply(transition.answering(key)).await {
+            // Not read again: a read that fails would say that nothing was done.
+            Ok(()) => made,
             Err(ApplyError::Duplicate(UniqueKey::ExternalId | UniqueKey::IdempotencyKey)) => {
                 // Another request with the same handle was quicker. The QR code just made is shown to nobody.
                 let winner = self.replay(&again).await?.ok_or(ServiceError::Contention)?;
                 return self.resume(winner).await.map(Outcome::Replayed);
             }
             Err(ApplyError::Store(StoreError::Unknown(why))) => {
-                let stored = self.ports.stores.charges.find(integrator_id, id).await?;
-                stored.ok_or(ServiceError::Store(StoreError::Unavailable(why)))?;
+                // What can't be read, or isn't there yet, may still come to be.
+                let stored = self.ports.stores.charges.find(integrator_id, id).await;
+                let Ok(Some(stored)) = stored else { return Err(StoreError::Unknown(why).into()) };
+                stored
             }
             Err(ApplyError::Store(error)) => return Err(error.into()),
             Err(_) => return Err(ServiceError::Contention),
-        }
+        };
         match refusal {
             Some(error) => Err(error),
-            None => self.get(integrator_id, id).await.map(Outcome::Created),
+            None => Ok(Outcome::Created(stored)),
         }
     }
 
@@ -178,6 +189,10 @@ impl ChargeService {
             }
             Err(ProviderError::Unavailable(_)) => Err(ServiceError::ProviderUnavailable),
             Err(ProviderError::Indeterminate(_)) => Err(ServiceError::ProviderTimeout),
+            Err(ProviderError::Mismatch(field)) => {
+                self.ports.tell_mismatch(charge.resource(), field).await?;
+                Err(ServiceError::ProviderTimeout)
+            }
         }
     }
 
@@ -237,6 +252,10 @@ impl ChargeService {
             Ok(Some(report)) => self.learn(charge, report, asked_at).await?,
             Ok(None) if charge.state == ChargeState::Creating => self.resume_or_end(charge, asked_at).await?,
             Ok(None) => self.expire_if_over(charge, asked_at).await?,
+            Err(ProviderError::Mismatch(field)) => {
+                self.ports.tell_mismatch(charge.resource(), field).await?;
+                charge
+            }
             Err(_) => charge,
         };
         Ok((charge, answer))
@@ -257,12 +276,16 @@ impl ChargeService {
         }
         // Read again: a refund of ours may have begun since.
         charge = self.get(charge.integrator_id, charge.id).await?;
-        if let Some(finding) = charge.refunded_elsewhere(report.refunded, self.ports.clock.now()) {
-            self.ports.apply_change(finding).await?;
-            return self.expire_if_over(charge, asked_at).await;
+        // Until all that it says is seen to, the charge stays due.
+        let back = !report.refunded.is_zero();
+        let mut payments = report.payments.iter();
+        while let Some(payment) = payments.next() {
+            let more = back || !payments.as_slice().is_empty();
+            charge = self.credit(charge, payment, more).await?;
         }
-        for payment in &report.payments {
-            charge = self.credit(charge, payment).await?;
+        if !report.refunded.is_zero() {
+            let back = |charge: Charge, now| charge.take_back(report.refunded, now);
+            charge = self.advance(charge.integrator_id, charge.id, back).await?;
         }
         if report.canceled {
             charge = self.advance(charge.integrator_id, charge.id, Charge::cancel).await?;
@@ -281,7 +304,9 @@ impl ChargeService {
         Ok(charge)
     }
 
-    async fn credit(&self, charge: Charge, payment: &Payment) -> Result<Charge, ServiceError> {
+    /// Credits one payment, unless that was done. While there are `more`, the charge stays due: whoever dies between two
+    /// leaves the rest to the next.
+    async fn credit(&self, charge: Charge, payment: &Payment, more: bool) -> Result<Charge, ServiceError> {
         let (integrator_id, id) = (charge.integrator_id, charge.id);
         let receipts = self.ports.stores.charges.receipts(integrator_id, id).await?;
         if let Some(known) = receipts.iter().find(|receipt| receipt.payment.key == payment.key) {
@@ -298,11 +323,14 @@ impl ChargeService {
         let rule = schedule.rule(Operation::CashIn);
         for _ in 0..MAX_STALE_RETRIES {
             let charge = self.get(integrator_id, id).await?;
-            let Step::Next(transition) = charge.clone().pay(payment.clone(), rule, self.ports.clock.now())
-            else {
+            let now = self.ports.clock.now();
+            let Step::Next(mut transition) = charge.clone().pay(payment.clone(), rule, now) else {
                 return Ok(charge);
             };
-            match self.ports.stores.transitions.apply(transition).await {
+            for write in transition.writes.iter_mut().filter(|_| more) {
+                write.follow_up = Some(now.plus(schedule::outgoing(0)));
+            }
+            match self.ports.apply(transition).await {
                 Ok(()) => return self.get(integrator_id, id).await,
                 Err(ApplyError::Duplicate(UniqueKey::Receipt)) => {
                     let receipts = self.ports.stores.charges.receipts(integrator_id, id).await?;
@@ -313,7 +341,7 @@ impl ChargeService {
                     }
                     return self.get(integrator_id, id).await;
                 }
-                Err(ApplyError::Stale | ApplyError::Store(StoreError::Unknown(_))) => {}
+                Err(ApplyError::Stale | ApplyError::Owing | ApplyError::Store(StoreError::Unknown(_))) => {}
                 Err(ApplyError::Store(error)) => return Err(error.into()),
                 Err(ApplyError::Duplicate(_) | ApplyError::InsufficientFunds) => {
                     return Err(ServiceError::Contention);

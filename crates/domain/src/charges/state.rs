@@ -8,6 +8,7 @@
 //! | expire | refused | expired | already | already | already | already | |
 //! | cancel | refused | canceled | refused | already | already | already | |
 //! | reserve refund, settle, release | refused | refused | paid | refused | refused | refused | the refund's own |
+//! | take back | finding | finding | paid | finding | finding | finding | the part that went back: forced out |
 //!
 //! A payment is money, whatever we thought of the charge: it is always credited, once each by its identity, with the
 //! fee rule that held when the charge was made.
@@ -56,6 +57,7 @@ fn born(new: NewCharge, state: ChargeState, now: Timestamp) -> Charge {
         credited: None,
         refund_reserved: Cents::ZERO,
         refunded: Cents::ZERO,
+        taken_back: Cents::ZERO,
         expires_at: now.plus(new.expires_in),
         created_at: now,
         updated_at: now,
@@ -73,13 +75,24 @@ fn create(charge: Charge, event: EventKind, now: Timestamp) -> Transition {
 }
 
 /// When the provider is asked next: soon while it has not confirmed, seldom while the code is live (the callback is
-/// quicker), never after that.
+/// quicker) and for some days after its end (a late payment is money), never once it is paid.
 fn follow_up(charge: &Charge, now: Timestamp) -> Option<Timestamp> {
     match charge.state {
         ChargeState::Creating => Some(now.plus(schedule::outgoing(0))),
         ChargeState::Pending => Some(schedule::pending_charge(charge, 0, now)),
-        _ => None,
+        ChargeState::Expired | ChargeState::Canceled => schedule::ended_charge(0, now),
+        ChargeState::Paid | ChargeState::Failed(_) => None,
     }
+}
+
+/// The same change of a paid charge, which is asked about once more. While a refund was in progress, it may have hidden
+/// that the provider sent money back by itself; and an answer from before a refund says less than has gone back since.
+/// A change that follows keeps the charge due, since it can't know why the charge was.
+fn asked_about_soon(mut next: Transition, now: Timestamp) -> Transition {
+    for write in &mut next.writes {
+        write.follow_up = Some(now.plus(schedule::outgoing(0)));
+    }
+    next
 }
 
 impl Charge {
@@ -181,8 +194,11 @@ impl Charge {
                 .filter_map(|(reason, cents)| Posting::of(reason, cents, resource)),
         );
         if further {
-            transition =
-                transition.find(resource, "paid_again", "a further PIX was received on a paid charge".into());
+            transition = asked_about_soon(transition, now).find(
+                resource,
+                "paid_again",
+                "a further PIX was received on a paid charge".into(),
+            );
         } else if payment.amount != asked {
             let detail = format!("asked for {asked}, received {}", payment.amount);
             transition = transition.find(resource, "amount_differs", detail);
@@ -192,13 +208,37 @@ impl Charge {
         Step::Next(transition)
     }
 
-    /// The provider says that more of its payments went back than our refunds sent: somebody else sent it back, and
-    /// what was not credited yet is not credited, since the cash may be gone.
-    pub fn refunded_elsewhere(&self, refunded: Cents, now: Timestamp) -> Option<Transition> {
-        let ours = self.refund_reserved.checked_add(self.refunded).unwrap_or(self.refunded);
-        (refunded > ours).then(|| {
-            let detail = format!("the provider says that {refunded} went back, our refunds are {ours}");
-            Transition::new(self.integrator_id, now).find(self.resource(), "refunded_elsewhere", detail)
+    /// The provider says that `refunded` of its payments went back in all. What is more than our refunds and what was
+    /// taken back before is forced out of the wallet, since the cash is gone: a return by MED (BCB), or one that somebody
+    /// made at the provider. Refunds in progress count as ours.
+    pub fn take_back(self, refunded: Cents, now: Timestamp) -> Step {
+        let (known, paid, resource) =
+            (self.gone().unwrap_or(self.amount_paid()), self.amount_paid(), self.resource());
+        let impossible = (refunded > paid).then(|| {
+            (
+                "returned_more_than_paid",
+                format!("the provider says that {refunded} went back, {paid} was credited"),
+            )
+        });
+        let more = refunded.min(paid).checked_sub(known).filter(|more| !more.is_zero());
+        let Some(more) = more else {
+            return match impossible {
+                Some((code, detail)) => {
+                    Step::Next(Transition::new(self.integrator_id, now).find(resource, code, detail))
+                }
+                None => Step::Already,
+            };
+        };
+        let Some(taken_back) = self.taken_back.checked_add(more) else {
+            return Step::Refused("the sum of what was taken back does not fit");
+        };
+        let detail = format!("the provider sent back {more} of it, which no refund asked for");
+        let next = self.changed(now, EventKind::ChargeTakenBack, |charge| charge.taken_back = taken_back);
+        let next = asked_about_soon(next, now).post(Posting::of(Reason::ForcedDebit, more, resource));
+        let next = next.find(resource, "taken_back", detail);
+        Step::Next(match impossible {
+            Some((code, detail)) => next.find(resource, code, detail),
+            None => next,
         })
     }
 
@@ -236,9 +276,10 @@ impl Charge {
         let reserved = self.refund_reserved.checked_add(amount.cents());
         match reserved {
             Some(reserved) if amount.cents() <= self.left_to_refund() => {
-                Step::Next(self.changed(now, EventKind::ChargeRefundReserved, |charge| {
+                let next = self.changed(now, EventKind::ChargeRefundReserved, |charge| {
                     charge.refund_reserved = reserved;
-                }))
+                });
+                Step::Next(asked_about_soon(next, now))
             }
             _ => Step::Refused("more than what is left of the payment"),
         }
@@ -250,10 +291,11 @@ impl Charge {
             (self.refund_reserved.checked_sub(amount.cents()), self.refunded.checked_add(amount.cents()));
         match (reserved, refunded) {
             (Some(reserved), Some(refunded)) => {
-                Step::Next(self.changed(now, EventKind::ChargeRefunded, |charge| {
+                let next = self.changed(now, EventKind::ChargeRefunded, |charge| {
                     charge.refund_reserved = reserved;
                     charge.refunded = refunded;
-                }))
+                });
+                Step::Next(asked_about_soon(next, now))
             }
             _ => Step::Refused("that much was not reserved"),
         }
@@ -262,9 +304,12 @@ impl Charge {
     /// A refund that had reserved `amount` failed.
     pub fn release_refund(self, amount: Amount, now: Timestamp) -> Step {
         match self.refund_reserved.checked_sub(amount.cents()) {
-            Some(reserved) => Step::Next(self.changed(now, EventKind::ChargeRefundReleased, |charge| {
-                charge.refund_reserved = reserved;
-            })),
+            Some(reserved) => {
+                let next = self.changed(now, EventKind::ChargeRefundReleased, |charge| {
+                    charge.refund_reserved = reserved;
+                });
+                Step::Next(asked_about_soon(next, now))
+            }
             None => Step::Refused("that much was not reserved"),
         }
     }

@@ -3,8 +3,10 @@
 use uuid::Uuid;
 
 use super::{NewRefund, Refund, state};
+use crate::charges::service::ChargeService;
 use crate::charges::{Charge, Failure};
 use crate::credentials::IntegratorStatus;
+use crate::decisions::Verdict;
 use crate::error::{ApplyError, ServiceError, StoreError, UniqueKey};
 use crate::evidence::{Evidence, EvidenceKind, Proof, Seen};
 use crate::fees::Operation;
@@ -16,7 +18,8 @@ use crate::schedule;
 use crate::text::{Description, ExternalId, IdempotencyKey};
 use crate::time::Timestamp;
 use crate::transition::Step;
-use crate::withdrawals::OutgoingState;
+use crate::withdrawals::service::decided;
+use crate::withdrawals::{NOT_EXECUTED, OutgoingState, PROVIDER_UNAVAILABLE};
 
 /// What an integrator asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,7 +108,7 @@ impl RefundService {
                     return Ok(Outcome::Replayed(winner));
                 }
                 Err(ApplyError::InsufficientFunds) => return Err(ServiceError::InsufficientBalance),
-                Err(ApplyError::Stale) => {}
+                Err(ApplyError::Stale | ApplyError::Owing) => {}
                 Err(ApplyError::Store(StoreError::Unknown(why))) => {
                     // What can't be read, or isn't there yet, may still come to be.
                     let stored = self.ports.stores.refunds.find(command.integrator_id, id).await;
@@ -233,9 +236,11 @@ impl RefundService {
             let seen = Seen::new(EvidenceKind::Answer, Proof::NotSent, "held up for too long to be sent now");
             return self.take_back(&submitted, Some(seen)).await;
         }
+        let asked_at = self.ports.clock.now();
         match self.ports.provider.refund(submitted.order()).await {
             Ok(report) => {
-                self.learn(integrator_id, id, &report, Seen::report(EvidenceKind::Answer, &report)).await
+                let seen = Seen::report(EvidenceKind::Answer, &report);
+                self.learn(integrator_id, id, &report, asked_at, seen).await
             }
             Err(error) => {
                 let seen = Some(Seen::failed_call(&error));
@@ -251,6 +256,12 @@ impl RefundService {
                     ProviderError::Indeterminate(_) => {
                         self.advance(integrator_id, id, seen, |refund, _, now| refund.lose_sight(now)).await
                     }
+                    ProviderError::Mismatch(field) => {
+                        let lost = |refund: Refund, _, now| refund.lose_sight(now);
+                        let refund = self.advance(integrator_id, id, seen, lost).await?;
+                        self.ports.tell_mismatch(refund.resource(), field).await?;
+                        Ok(refund)
+                    }
                 }
             }
         }
@@ -259,9 +270,9 @@ impl RefundService {
     /// What `submitted` stands for was definitely not sent. Only that very submission goes back to the queue: a later
     /// one, of another worker, may be on its way.
     async fn take_back(&self, submitted: &Refund, seen: Option<Seen>) -> Result<Refund, ServiceError> {
-        let version = submitted.version;
+        let submitted_at = submitted.submitted_at;
         self.advance(submitted.integrator_id, submitted.id, seen, |refund, _, now| {
-            if refund.version == version { refund.queue(now) } else { Step::Already }
+            if refund.submitted_at == submitted_at { refund.queue(now) } else { Step::Already }
         })
         .await
     }
@@ -271,14 +282,51 @@ impl RefundService {
         integrator_id: IntegratorId,
         id: RefundId,
         report: &OutgoingReport,
+        asked_at: Timestamp,
         seen: Seen,
     ) -> Result<Refund, ServiceError> {
-        self.advance(integrator_id, id, Some(seen), |refund, charge, now| match &report.progress {
-            Progress::Accepted => refund.accepted(report.clone(), now),
-            Progress::Completed | Progress::Returned(_) => refund.complete(charge, report.clone(), now),
-            Progress::Failed { code, message } => {
-                refund.fail(charge, Failure { code: code.clone(), message: message.clone() }, now)
+        let done = matches!(report.progress, Progress::Completed | Progress::Returned(_));
+        let refund = self
+            .advance(integrator_id, id, Some(seen), |refund, charge, now| match &report.progress {
+                // As for a withdrawal: only the order in which the answers are heard.
+                Progress::Accepted if refund.state.has_failed_since(asked_at, refund.completed_at) => {
+                    Step::Already
+                }
+                Progress::Accepted => refund.accepted(report.clone(), now),
+                Progress::Completed | Progress::Returned(_) => refund.complete(charge, report.clone(), now),
+                Progress::Failed { code, message } => {
+                    refund.fail(charge, Failure { code: code.clone(), message: message.clone() }, now)
+                }
+            })
+            .await?;
+        if done && matches!(refund.state, OutgoingState::Failed(_)) {
+            // Its money was released and left all the same. The charge knows what went back of it in all.
+            let charges = ChargeService::new(self.ports.clone());
+            let (_, asked) = Box::pin(charges.refresh(integrator_id, refund.charge_id)).await?;
+            if !matches!(asked, Ok(Some(_))) {
+                // Whoever asked comes again.
+                return Err(ServiceError::ProviderUnavailable);
             }
+        }
+        Ok(refund)
+    }
+
+    /// Carries out what operators have decided about the sending of `submitted_at`. `detail` says who and why.
+    pub(crate) async fn decide(
+        &self,
+        integrator_id: IntegratorId,
+        id: RefundId,
+        verdict: Verdict,
+        submitted_at: Timestamp,
+        detail: &str,
+    ) -> Result<Refund, ServiceError> {
+        let (proof, failure) = decided(verdict);
+        let seen = Seen::new(EvidenceKind::Decision, proof, detail);
+        self.advance(integrator_id, id, Some(seen), |refund: Refund, charge, now| match &failure {
+            // Meanwhile sent again: nothing was decided about that.
+            _ if refund.submitted_at != submitted_at => Step::Refused("it was sent again meanwhile"),
+            None => refund.decide_completed(charge, now),
+            Some(failure) => refund.fail(charge, failure.clone(), now),
         })
         .await
     }
@@ -309,11 +357,14 @@ impl RefundService {
         let answer = self.ports.provider.consult_refund(refund.inquiry()).await;
         let refund = match &answer {
             Ok(Some(report)) => {
-                self.learn(integrator_id, id, report, Seen::consult(&answer, asked_at)).await?
+                self.learn(integrator_id, id, report, asked_at, Seen::consult(&answer, asked_at)).await?
             }
             Ok(None) => self.not_known(refund, asked_at, Seen::consult(&answer, asked_at)).await?,
-            Err(_) => {
+            Err(error) => {
                 self.note(&refund, Seen::consult(&answer, asked_at)).await;
+                if let ProviderError::Mismatch(field) = error {
+                    self.ports.tell_mismatch(refund.resource(), field).await?;
+                }
                 refund
             }
         };
@@ -345,7 +396,7 @@ impl RefundService {
         match refund.state {
             OutgoingState::Submitting | OutgoingState::Uncertain | OutgoingState::NeedsReview if proof => {
                 let failure = Failure {
-                    code: "not_executed".into(),
+                    code: NOT_EXECUTED.into(),
                     message: "the settlement provider never received this refund".into(),
                 };
                 self.advance(integrator_id, id, Some(seen), |refund, charge, now| {
@@ -387,7 +438,7 @@ impl RefundService {
         let now = self.ports.clock.now();
         if now.since(refund.created_at) >= schedule::QUEUE_MAX_AGE {
             let failure = Failure {
-                code: "provider_unavailable".into(),
+                code: PROVIDER_UNAVAILABLE.into(),
                 message: "the settlement provider could not be reached; nothing was sent".into(),
             };
             return self
@@ -422,8 +473,15 @@ impl RefundService {
             match decide(refund.clone(), charge, self.ports.clock.now()) {
                 Step::Next(transition) => {
                     let after = transition.refund().cloned();
-                    let seen = seen.clone().map(|seen| self.ports.evidence(refund.resource(), seen));
-                    if let Applied::Done = self.ports.apply_change(transition.witness(seen)).await? {
+                    let resource = refund.resource();
+                    let seen = seen.clone().map(|seen| self.ports.evidence(resource, seen));
+                    // What changes no record is told again and again; it is kept once in a while.
+                    let (kept, noted) =
+                        if transition.writes.is_empty() { (None, seen) } else { (seen, None) };
+                    if let Applied::Done = self.ports.apply_change(transition.witness(kept)).await? {
+                        if let Some(noted) = noted {
+                            self.ports.note(noted).await;
+                        }
                         return Ok(after.unwrap_or(refund));
                     }
                 }

@@ -3,14 +3,15 @@
 //! | Verb | queued | submitting | accepted | uncertain | needs review | completed | failed |
 //! |---|---|---|---|---|---|---|---|
 //! | submit | submitting | refused | refused | refused | refused | refused | refused |
-//! | queue | already | queued | refused | refused | refused | refused | refused |
+//! | queue | already | queued | refused | queued (2) | queued (2) | refused | refused |
 //! | accept | accepted, finding | accepted | already | accepted | accepted (1) | already | finding |
 //! | lose sight | refused | uncertain | already | already | already | already | already |
 //! | ask for review | refused | needs review | needs review | needs review | already | already | already |
 //! | complete | completed, finding | completed | completed | completed | completed | already | finding |
 //! | fail | failed | failed | failed | failed | failed | finding | already |
+//! | decide completed | refused | completed | completed | completed | completed | already | refused |
 //!
-//! *Finding* and (1) as for a [withdrawal](crate::withdrawals::state). Money:
+//! *Finding*, (1) and (2) as for a [withdrawal](crate::withdrawals::state). Money:
 //!
 //! | Reaching | Postings | The charge |
 //! |---|---|---|
@@ -145,6 +146,9 @@ impl Refund {
             OutgoingState::Submitting => {
                 Step::Next(self.changed(now, OutgoingState::Queued, EventKind::RefundQueued, |_| ()))
             }
+            OutgoingState::Uncertain | OutgoingState::NeedsReview if self.provider_id.is_none() => {
+                Step::Next(self.changed(now, OutgoingState::Queued, EventKind::RefundQueued, |_| ()))
+            }
             OutgoingState::Queued => Step::Already,
             _ => Step::Refused("it may have been sent"),
         }
@@ -211,28 +215,45 @@ impl Refund {
             | OutgoingState::Uncertain
             | OutgoingState::NeedsReview => {
                 let contradicted = self.contradicted_by_having_it();
-                let of_charge = match charge.settle_refund(self.amount, now) {
-                    Step::Next(transition) => transition,
-                    other => return other,
-                };
-                let (resource, amount, fee) = (self.resource(), self.amount.cents(), self.fee);
-                let mut next = self
-                    .changed(now, OutgoingState::Completed, EventKind::RefundCompleted, |refund| {
-                        refund.learn(report);
-                    })
-                    .post(Posting::of(Reason::RefundSettle, amount, resource))
-                    .post(Posting::of(Reason::RefundFee, fee, resource));
-                if let Some((resource, detail)) = contradicted {
-                    next = next.find(resource, "completed_though_not_sent", detail);
+                match (self.settled(charge, now, |refund| refund.learn(report)), contradicted) {
+                    (Step::Next(next), Some((resource, detail))) => {
+                        Step::Next(next.find(resource, "completed_though_not_sent", detail))
+                    }
+                    (settled, _) => settled,
                 }
-                next.writes.extend(of_charge.writes);
-                Step::Next(next)
             }
             OutgoingState::Completed | OutgoingState::Returned => Step::Already,
             OutgoingState::Failed(_) | OutgoingState::Canceled => {
                 self.contradiction("completed_though_not_sent", now)
             }
         }
+    }
+
+    /// Those who may decide have decided that the money went back. `charge` is the refund's charge as it is now.
+    pub fn decide_completed(self, charge: Charge, now: Timestamp) -> Step {
+        match self.state {
+            OutgoingState::Submitting
+            | OutgoingState::Accepted
+            | OutgoingState::Uncertain
+            | OutgoingState::NeedsReview => self.settled(charge, now, |_| ()),
+            OutgoingState::Completed | OutgoingState::Returned => Step::Already,
+            OutgoingState::Queued => Step::Refused("it was definitely not sent"),
+            OutgoingState::Failed(_) | OutgoingState::Canceled => Step::Refused("it is final"),
+        }
+    }
+
+    fn settled(self, charge: Charge, now: Timestamp, learn: impl FnOnce(&mut Self)) -> Step {
+        let of_charge = match charge.settle_refund(self.amount, now) {
+            Step::Next(transition) => transition,
+            other => return other,
+        };
+        let (resource, amount, fee) = (self.resource(), self.amount.cents(), self.fee);
+        let mut next = self
+            .changed(now, OutgoingState::Completed, EventKind::RefundCompleted, learn)
+            .post(Posting::of(Reason::RefundSettle, amount, resource))
+            .post(Posting::of(Reason::RefundFee, fee, resource));
+        next.writes.extend(of_charge.writes);
+        Step::Next(next)
     }
 
     /// It did not and will not happen. `charge` is the refund's charge as it is now.

@@ -6,9 +6,13 @@
 
 use uuid::Uuid;
 
-use super::{NewWithdrawal, OutgoingState, Payee, Withdrawal, state};
+use super::{
+    NOT_EXECUTED, NewWithdrawal, OutgoingState, PROVIDER_UNAVAILABLE, Payee, RESOLVED_FAILED, Withdrawal,
+    state,
+};
 use crate::charges::Failure;
 use crate::credentials::IntegratorStatus;
+use crate::decisions::Verdict;
 use crate::error::{ApplyError, ServiceError, StoreError, UniqueKey};
 use crate::evidence::{Evidence, EvidenceKind, Proof, Seen};
 use crate::fees::Operation;
@@ -250,9 +254,11 @@ impl WithdrawalService {
             let seen = Seen::new(EvidenceKind::Answer, Proof::NotSent, "held up for too long to be sent now");
             return self.take_back(&submitted, Some(seen)).await;
         }
+        let asked_at = self.ports.clock.now();
         match self.ports.provider.send_payment(submitted.order()).await {
             Ok(report) => {
-                self.learn(integrator_id, id, &report, Seen::report(EvidenceKind::Answer, &report)).await
+                let seen = Seen::report(EvidenceKind::Answer, &report);
+                self.learn(integrator_id, id, &report, asked_at, seen).await
             }
             Err(error) => {
                 let seen = Some(Seen::failed_call(&error));
@@ -266,6 +272,12 @@ impl WithdrawalService {
                     ProviderError::Indeterminate(_) => {
                         self.advance(integrator_id, id, seen, Withdrawal::lose_sight).await
                     }
+                    ProviderError::Mismatch(field) => {
+                        let withdrawal =
+                            self.advance(integrator_id, id, seen, Withdrawal::lose_sight).await?;
+                        self.ports.tell_mismatch(withdrawal.resource(), field).await?;
+                        Ok(withdrawal)
+                    }
                 }
             }
         }
@@ -278,9 +290,9 @@ impl WithdrawalService {
         submitted: &Withdrawal,
         seen: Option<Seen>,
     ) -> Result<Withdrawal, ServiceError> {
-        let version = submitted.version;
+        let submitted_at = submitted.submitted_at;
         self.advance(submitted.integrator_id, submitted.id, seen, |withdrawal, now| {
-            if withdrawal.version == version { withdrawal.queue(now) } else { Step::Already }
+            if withdrawal.submitted_at == submitted_at { withdrawal.queue(now) } else { Step::Already }
         })
         .await
     }
@@ -290,9 +302,14 @@ impl WithdrawalService {
         integrator_id: IntegratorId,
         id: WithdrawalId,
         report: &OutgoingReport,
+        asked_at: Timestamp,
         seen: Seen,
     ) -> Result<Withdrawal, ServiceError> {
         let decide = |withdrawal: Withdrawal, now: Timestamp| match &report.progress {
+            // Taken first and failed later is no contradiction, in whichever order the answers are heard.
+            Progress::Accepted if withdrawal.state.has_failed_since(asked_at, withdrawal.completed_at) => {
+                Step::Already
+            }
             Progress::Accepted => withdrawal.accepted(report.clone(), now),
             Progress::Completed => withdrawal.complete(report.clone(), now),
             Progress::Returned(total) => withdrawal.come_back(report.clone(), *total, now),
@@ -301,6 +318,26 @@ impl WithdrawalService {
             }
         };
         self.advance(integrator_id, id, Some(seen), decide).await
+    }
+
+    /// Carries out what operators have decided about the sending of `submitted_at`. `detail` says who and why.
+    pub(crate) async fn decide(
+        &self,
+        integrator_id: IntegratorId,
+        id: WithdrawalId,
+        verdict: Verdict,
+        submitted_at: Timestamp,
+        detail: &str,
+    ) -> Result<Withdrawal, ServiceError> {
+        let (proof, failure) = decided(verdict);
+        let seen = Seen::new(EvidenceKind::Decision, proof, detail);
+        self.advance(integrator_id, id, Some(seen), |withdrawal: Withdrawal, now| match &failure {
+            // Meanwhile sent again: nothing was decided about that.
+            _ if withdrawal.submitted_at != submitted_at => Step::Refused("it was sent again meanwhile"),
+            None => withdrawal.decide_completed(now),
+            Some(failure) => withdrawal.fail(failure.clone(), now),
+        })
+        .await
     }
 
     /// One withdrawal of the integrator.
@@ -335,11 +372,14 @@ impl WithdrawalService {
         let answer = self.ports.provider.consult_payment(withdrawal.inquiry()).await;
         let withdrawal = match &answer {
             Ok(Some(report)) => {
-                self.learn(integrator_id, id, report, Seen::consult(&answer, asked_at)).await?
+                self.learn(integrator_id, id, report, asked_at, Seen::consult(&answer, asked_at)).await?
             }
             Ok(None) => self.not_known(withdrawal, asked_at, Seen::consult(&answer, asked_at)).await?,
-            Err(_) => {
+            Err(error) => {
                 self.note(&withdrawal, Seen::consult(&answer, asked_at)).await;
+                if let ProviderError::Mismatch(field) = error {
+                    self.ports.tell_mismatch(withdrawal.resource(), field).await?;
+                }
                 withdrawal
             }
         };
@@ -366,7 +406,7 @@ impl WithdrawalService {
         match withdrawal.state {
             OutgoingState::Submitting | OutgoingState::Uncertain | OutgoingState::NeedsReview if proof => {
                 let failure = Failure {
-                    code: "not_executed".into(),
+                    code: NOT_EXECUTED.into(),
                     message: "the settlement provider never received this payment".into(),
                 };
                 self.advance(integrator_id, id, Some(seen), |withdrawal, now| {
@@ -422,7 +462,7 @@ impl WithdrawalService {
         let now = self.ports.clock.now();
         if now.since(withdrawal.created_at) >= schedule::QUEUE_MAX_AGE {
             let failure = Failure {
-                code: "provider_unavailable".into(),
+                code: PROVIDER_UNAVAILABLE.into(),
                 message: "the settlement provider could not be reached; nothing was sent".into(),
             };
             return self
@@ -457,8 +497,15 @@ impl WithdrawalService {
             match decide(withdrawal.clone(), self.ports.clock.now()) {
                 Step::Next(transition) => {
                     let after = transition.withdrawal().cloned();
-                    let seen = seen.clone().map(|seen| self.ports.evidence(withdrawal.resource(), seen));
-                    if let Applied::Done = self.ports.apply_change(transition.witness(seen)).await? {
+                    let resource = withdrawal.resource();
+                    let seen = seen.clone().map(|seen| self.ports.evidence(resource, seen));
+                    // What changes no record is told again and again; it is kept once in a while.
+                    let (kept, noted) =
+                        if transition.writes.is_empty() { (None, seen) } else { (seen, None) };
+                    if let Applied::Done = self.ports.apply_change(transition.witness(kept)).await? {
+                        if let Some(noted) = noted {
+                            self.ports.note(noted).await;
+                        }
                         return Ok(after.unwrap_or(withdrawal));
                     }
                 }
@@ -471,6 +518,17 @@ impl WithdrawalService {
             }
         }
         Err(ServiceError::Contention)
+    }
+}
+
+/// What a verdict proves, and the failure it stands for.
+pub(crate) fn decided(verdict: Verdict) -> (Proof, Option<Failure>) {
+    match verdict {
+        Verdict::Completed => (Proof::Completed, None),
+        Verdict::Failed => {
+            let message = "operators decided, on evidence of their own, that this was not executed";
+            (Proof::Failed, Some(Failure { code: RESOLVED_FAILED.into(), message: message.into() }))
+        }
     }
 }
 

@@ -3,18 +3,20 @@
 //! | Verb | queued | submitting | accepted | uncertain | needs review | completed | failed | canceled | returned |
 //! |---|---|---|---|---|---|---|---|---|---|
 //! | submit | submitting | refused | refused | refused | refused | refused | refused | refused | refused |
-//! | queue | already | queued | refused | refused | refused | refused | refused | refused | refused |
+//! | queue | already | queued | refused | queued (2) | queued (2) | refused | refused | refused | refused |
 //! | accept | accepted, finding | accepted | already | accepted | accepted (1) | already | finding | finding | already |
 //! | lose sight | refused | uncertain | already | already | already | already | already | already | already |
 //! | ask for review | refused | needs review | needs review | needs review | already | already | already | already | already |
-//! | complete | completed, finding | completed | completed | completed | completed | already | finding | finding | already |
+//! | complete | completed, finding | completed | completed | completed | completed | already | settled late, finding | settled late, finding | already |
 //! | fail | failed | failed | failed | failed | failed | finding | already | already | finding |
 //! | cancel | canceled | refused | refused | refused | refused | refused | refused | already | refused |
 //! | give back | refused | refused | refused | refused | refused | returned | refused | refused | already |
+//! | decide completed | refused | completed | completed | completed | completed | already | refused | refused | already |
 //!
 //! *Finding*: a report contradicts what we know, and an operator is told. What is final stays as it is; what is queued is
 //! never sent again once the provider says that it has it. (1) Already, when it was accepted before: being told so again
-//! doesn't end a review. Money:
+//! doesn't end a review. (2) Only when the provider never said that it took it. *Settled late*: it stays failed or
+//! canceled, and says that the money left after all. Money:
 //!
 //! | Reaching | Postings |
 //! |---|---|
@@ -22,6 +24,7 @@
 //! | completed | amount: held → clearing; fee: held → fees |
 //! | failed, canceled | amount + fee: held → available |
 //! | returned (in part: completed) | what came back: clearing → available |
+//! | settled late | amount: forced out, available → clearing, what is lacking owed → clearing |
 
 use super::{NewWithdrawal, OutgoingState, Withdrawal};
 use crate::charges::Failure;
@@ -54,6 +57,7 @@ pub fn accept(new: NewWithdrawal, now: Timestamp, grace: std::time::Duration) ->
         provider_body: None,
         end_to_end_id: None,
         returned: Cents::ZERO,
+        settled_late: false,
         submitted_at: now,
         completed_at: None,
         created_at: now,
@@ -137,6 +141,10 @@ impl Withdrawal {
             OutgoingState::Submitting => {
                 Step::Next(self.changed(now, OutgoingState::Queued, EventKind::WithdrawalQueued, |_| ()))
             }
+            // Lost sight of while the sending itself was still to be told of: what that proves counts.
+            OutgoingState::Uncertain | OutgoingState::NeedsReview if self.provider_id.is_none() => {
+                Step::Next(self.changed(now, OutgoingState::Queued, EventKind::WithdrawalQueued, |_| ()))
+            }
             OutgoingState::Queued => Step::Already,
             _ => Step::Refused("it may have been sent"),
         }
@@ -207,37 +215,60 @@ impl Withdrawal {
             | OutgoingState::Uncertain
             | OutgoingState::NeedsReview => {
                 let contradicted = self.contradicted_by_having_it();
-                let (resource, amount, fee) = (self.resource(), self.amount.cents(), self.fee);
-                let mut next = self.changed(
-                    now,
-                    OutgoingState::Completed,
-                    EventKind::WithdrawalCompleted,
-                    |withdrawal| {
-                        withdrawal.learn(report);
-                    },
-                );
-                if let Some((resource, detail)) = contradicted {
-                    next = next.find(resource, "completed_though_not_sent", detail);
-                }
-                Step::Next(
-                    next.post(Posting::of(Reason::WithdrawalSettle, amount, resource)).post(Posting::of(
-                        Reason::WithdrawalFee,
-                        fee,
-                        resource,
-                    )),
-                )
+                let next = self.settled(now, |withdrawal| withdrawal.learn(report));
+                Step::Next(match contradicted {
+                    Some((resource, detail)) => next.find(resource, "completed_though_not_sent", detail),
+                    None => next,
+                })
             }
             OutgoingState::Completed | OutgoingState::Returned => Step::Already,
-            OutgoingState::Failed(_) | OutgoingState::Canceled => {
-                self.contradiction("completed_though_not_sent", now)
-            }
+            OutgoingState::Failed(_) | OutgoingState::Canceled if self.settled_late => Step::Already,
+            OutgoingState::Failed(_) | OutgoingState::Canceled => Step::Next(self.settle_late(report, now)),
         }
+    }
+
+    /// The money left, though its hold was released: what is final stays as it is, and the money is taken all the same.
+    fn settle_late(self, report: OutgoingReport, now: Timestamp) -> Transition {
+        let (resource, amount, state) = (self.resource(), self.amount.cents(), self.state.clone());
+        let detail = self.contradicted();
+        let next = self.changed(now, state, EventKind::WithdrawalSettledLate, |withdrawal| {
+            withdrawal.settled_late = true;
+            withdrawal.learn(report);
+        });
+        next.post(Posting::of(Reason::ForcedDebit, amount, resource)).find(
+            resource,
+            "completed_though_not_sent",
+            detail,
+        )
+    }
+
+    /// Those who may decide have decided that the money arrived: no answer of the provider says so.
+    pub fn decide_completed(self, now: Timestamp) -> Step {
+        match self.state {
+            OutgoingState::Submitting
+            | OutgoingState::Accepted
+            | OutgoingState::Uncertain
+            | OutgoingState::NeedsReview => Step::Next(self.settled(now, |_| ())),
+            OutgoingState::Completed | OutgoingState::Returned => Step::Already,
+            OutgoingState::Queued => Step::Refused("it was definitely not sent"),
+            OutgoingState::Failed(_) | OutgoingState::Canceled => Step::Refused("it is final"),
+        }
+    }
+
+    fn settled(self, now: Timestamp, learn: impl FnOnce(&mut Self)) -> Transition {
+        let (resource, amount, fee) = (self.resource(), self.amount.cents(), self.fee);
+        self.changed(now, OutgoingState::Completed, EventKind::WithdrawalCompleted, learn)
+            .post(Posting::of(Reason::WithdrawalSettle, amount, resource))
+            .post(Posting::of(Reason::WithdrawalFee, fee, resource))
     }
 
     /// The money arrived, and `total_returned` of it has come back: one change, so that nothing stands between the two.
     pub fn come_back(self, report: OutgoingReport, total_returned: Cents, now: Timestamp) -> Step {
         if matches!(self.state, OutgoingState::Completed | OutgoingState::Returned) {
             return self.give_back(total_returned, now);
+        }
+        if matches!(self.state, OutgoingState::Failed(_) | OutgoingState::Canceled) {
+            return self.come_back_late(report, total_returned, now);
         }
         let (resource, amount) = (self.resource(), self.amount.cents());
         let mut next = match self.complete(report, now) {
@@ -260,6 +291,33 @@ impl Withdrawal {
         Step::Next(next.post(Posting::of(Reason::WithdrawalReturn, total_returned, resource)))
     }
 
+    /// As `come_back`, when its hold had been released.
+    fn come_back_late(self, report: OutgoingReport, total_returned: Cents, now: Timestamp) -> Step {
+        let (resource, amount) = (self.resource(), self.amount.cents());
+        if total_returned > amount {
+            return self.contradiction("returned_more_than_sent", now);
+        }
+        if !self.settled_late && total_returned == amount {
+            // All of it is back, which is what a release says too.
+            return Step::Already;
+        }
+        let Some(more) = total_returned.checked_sub(self.returned).filter(|more| !more.is_zero()) else {
+            return self.complete(report, now);
+        };
+        let mut next = if self.settled_late {
+            let state = self.state.clone();
+            self.changed(now, state, EventKind::WithdrawalReturned, |_| ())
+        } else {
+            self.settle_late(report, now)
+        };
+        for write in &mut next.writes {
+            if let Record::Withdrawal(withdrawal) = &mut write.record {
+                withdrawal.returned = total_returned;
+            }
+        }
+        Step::Next(next.post(Posting::of(Reason::WithdrawalReturn, more, resource)))
+    }
+
     /// It did not and will not happen: the provider said so, or it was never sent.
     pub fn fail(self, failure: Failure, now: Timestamp) -> Step {
         match self.state {
@@ -270,10 +328,12 @@ impl Withdrawal {
             | OutgoingState::NeedsReview => {
                 Step::Next(self.released(OutgoingState::Failed(failure), EventKind::WithdrawalFailed, now))
             }
-            OutgoingState::Failed(_) | OutgoingState::Canceled => Step::Already,
-            OutgoingState::Completed | OutgoingState::Returned => {
-                self.contradiction("failed_though_completed", now)
-            }
+            OutgoingState::Failed(_) | OutgoingState::Canceled if !self.settled_late => Step::Already,
+            // It left, as the provider said; now it says that it did not.
+            OutgoingState::Failed(_)
+            | OutgoingState::Canceled
+            | OutgoingState::Completed
+            | OutgoingState::Returned => self.contradiction("failed_though_completed", now),
         }
     }
 

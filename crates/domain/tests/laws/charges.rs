@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pix_domain::charges::service::{ChargeService, CreateCharge};
+use pix_domain::charges::store::MockChargeStore;
 use pix_domain::charges::{ChargeState, state};
 use pix_domain::error::{ApplyError, ServiceError, StoreError};
-use pix_domain::follow_up::FollowUp;
 use pix_domain::ids::ChargeId;
 use pix_domain::money::Cents;
 use pix_domain::ports::Outcome;
@@ -187,7 +187,31 @@ async fn a_lost_answer_of_the_store_is_resolved_by_reading() {
     let world = World::new();
     world.script([Write::Refused(ApplyError::Store(StoreError::Unknown("connection lost".into())))]);
     let refused = service(&world, making(vec![Ok(ticket())])).create(command()).await;
-    assert_eq!(refused, Err(ServiceError::Store(StoreError::Unavailable("connection lost".into()))));
+    assert_eq!(refused, Err(ServiceError::Store(StoreError::Unknown("connection lost".into()))));
+}
+
+/// Charges of which none can be read by its id.
+fn unreadable() -> Arc<MockChargeStore> {
+    let mut charges = MockChargeStore::new();
+    charges.expect_find_by_external_id().returning(|_, _| Ok(None));
+    charges.expect_find().returning(|_, _| Err(StoreError::Unavailable("no connection".into())));
+    Arc::new(charges)
+}
+
+#[tokio::test]
+async fn who_made_a_charge_is_never_told_that_nothing_was_done() {
+    for (write, expected) in [
+        (Write::Done, None),
+        (Write::Lost(Box::new(|_| ())), Some(StoreError::Unknown("the connection was lost".into()))),
+    ] {
+        let world = World::new();
+        world.script([write]);
+        let mut ports = world.ports(making(vec![Ok(ticket())]));
+        ports.stores.charges = unreadable();
+        let told = ChargeService::new(ports).create(command()).await;
+        let stored = Outcome::Created(only(&world));
+        assert_eq!(told, expected.map_or(Ok(stored), |error| Err(ServiceError::Store(error))));
+    }
 }
 
 #[tokio::test]
@@ -212,6 +236,29 @@ async fn each_pix_is_credited_once_however_often_it_is_reported() {
     }
     assert_eq!(world.available(), PAID_CENTS + 500 - 20);
     assert_eq!((credited(&only(&world)).payments, world.findings()), (2, vec!["paid_again"]));
+}
+
+#[tokio::test]
+async fn whoever_dies_between_two_payments_leaves_the_charge_due() {
+    let world = live_world();
+    let both = vec![payment(1, PAID_CENTS), payment(2, PAID_CENTS)];
+    let service = service(&world, knowing(Ok(Some(received(both)))));
+    let gone = ApplyError::Store(StoreError::Unavailable("gone".into()));
+    world.script([Write::Done, Write::Refused(gone)]);
+    service.refresh(INTEGRATOR, id()).await.unwrap_err();
+    assert_eq!(world.stored().book.receipts.len(), 1);
+    let resource = only(&world).resource();
+    assert!(world.stored().follow_ups.contains_key(&resource));
+    let _ = service.refresh(INTEGRATOR, id()).await.unwrap();
+    assert_eq!(world.stored().book.receipts.len(), 2);
+    // After a further payment it is asked about once more; a question that fails settles nothing.
+    world.wait(pix_domain::schedule::outgoing(0));
+    let silent = Err(ProviderError::Unavailable("no line".into()));
+    for (answer, ends) in [(silent, false), (Ok(Some(received(vec![payment(1, PAID_CENTS)]))), true)] {
+        let transactions = TransactionService::new(world.ports(knowing(answer)));
+        transactions.follow_up(world.claimed(resource, 0)).await.unwrap();
+        assert_eq!(world.stored().follow_ups.is_empty(), ends);
+    }
 }
 
 #[tokio::test]
@@ -251,15 +298,34 @@ async fn a_pix_of_another_charge_is_not_credited_again() {
 }
 
 #[tokio::test]
-async fn a_pix_that_somebody_else_sent_back_is_not_credited_and_an_operator_is_told() {
-    for refunded in [1, PAID_CENTS] {
+async fn a_pix_that_somebody_else_sent_back_is_credited_and_forced_out_once() {
+    for refunded in [1, PAID_CENTS - 10, PAID_CENTS] {
         let world = live_world();
-        let refunded = Cents::new(refunded).unwrap();
-        let report = ChargeReport { refunded, ..received(vec![payment(1, PAID_CENTS)]) };
-        let (charge, _) = service(&world, knowing(Ok(Some(report)))).refresh(INTEGRATOR, id()).await.unwrap();
-        assert_eq!((charge.credited, world.available()), (None, 0));
-        assert_eq!(world.findings(), ["refunded_elsewhere"]);
+        let back = Cents::new(refunded).unwrap();
+        let report = ChargeReport { refunded: back, ..received(vec![payment(1, PAID_CENTS)]) };
+        let service = service(&world, knowing(Ok(Some(report))));
+        for _ in 0..2 {
+            let (charge, _) = service.refresh(INTEGRATOR, id()).await.unwrap();
+            assert_eq!((charge.state, charge.taken_back), (ChargeState::Paid, back));
+        }
+        let (left, owed) = ((PAID_CENTS - 10 - refunded).max(0), (refunded + 10 - PAID_CENTS).max(0));
+        let wallet = world.stored().book.wallet;
+        assert_eq!((wallet.available.get(), wallet.owed.get()), (left, owed), "the fee is paid all the same");
+        assert_eq!(world.findings(), ["taken_back"]);
     }
+}
+
+#[tokio::test]
+async fn an_answer_about_something_else_is_no_answer_and_an_operator_is_told() {
+    let world = live_world();
+    let answer = Err(ProviderError::Mismatch("amount"));
+    let (charge, _) = service(&world, knowing(answer)).refresh(INTEGRATOR, id()).await.unwrap();
+    assert_eq!((charge.state, world.findings()), (ChargeState::Pending, vec!["answer_mismatch"]));
+    let world = World::new();
+    let made =
+        service(&world, making(vec![Err(ProviderError::Mismatch("external_id"))])).create(command()).await;
+    assert_eq!(made, Err(ServiceError::ProviderTimeout));
+    assert_eq!((only(&world).state, world.findings()), (ChargeState::Creating, vec!["answer_mismatch"]));
 }
 
 #[tokio::test]
@@ -364,12 +430,12 @@ async fn a_live_charge_is_asked_about_seldom_and_at_its_expiry() {
         let provider = knowing(Ok(Some(received(vec![]))));
         let resource = world.charge(2).resource();
         let service = TransactionService::new(world.ports(provider));
-        service.follow_up(FollowUp { resource, attempts }).await.unwrap();
+        service.follow_up(world.claimed(resource, attempts)).await.unwrap();
         let due: Option<Timestamp> = world.stored().follow_ups.get(&resource).copied();
         due.map(|due| due.since(world.now()))
     };
     assert_eq!(due_after(60, 1).await, Some(Duration::from_mins(5)));
     assert_eq!(due_after(360, 2).await, Some(Duration::from_mins(15)));
     assert_eq!(due_after(2_940, 3).await, Some(Duration::from_mins(1)), "the code ends in a minute");
-    assert_eq!(due_after(3_000, 4).await, None, "expired: never again");
+    assert_eq!(due_after(3_000, 4).await, Some(Duration::from_hours(1)), "expired: a late payment is money");
 }

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pix_domain::error::{ApplyError, StoreError};
-use pix_domain::follow_up::FollowUp;
 use pix_domain::provider::{MockSettlementProvider, OutgoingReport, Progress, ProviderError, Reference};
 use pix_domain::refunds::service::RefundService;
 use pix_domain::schedule::NEEDS_REVIEW_AFTER;
@@ -136,7 +135,7 @@ async fn a_late_answer_of_the_call_is_weighed_against_what_the_worker_found_out(
         (lost, yes(), "completed", 0, None),
         (lost, Ok(report(Progress::Accepted)), "accepted", TOTAL_CENTS, None),
         (lost, Err(rejected()), "failed", 0, None),
-        (lost, Err(unavailable()), "uncertain", TOTAL_CENTS, None),
+        (lost, Err(unavailable()), "queued", TOTAL_CENTS, None),
         (lost, Err(indeterminate()), "uncertain", TOTAL_CENTS, None),
         (done, yes(), "completed", 0, None),
         (done, Err(indeterminate()), "completed", 0, None),
@@ -306,7 +305,7 @@ async fn run(
         let due = world.stored().follow_ups[&resource];
         world.wait(due.since(world.now()));
         world.wait_secs(waits.next().unwrap_or(0));
-        let _ = worker.follow_up(FollowUp { resource, attempts }).await;
+        let _ = worker.follow_up(world.claimed(resource, attempts)).await;
     }
     (world, truth)
 }
@@ -345,7 +344,7 @@ async fn a_withdrawal_that_is_never_explained_is_held_for_ever() {
     let resource = world.withdrawal().resource();
     for attempts in 1..50 {
         world.wait(NEEDS_REVIEW_AFTER);
-        worker.follow_up(FollowUp { resource, attempts }).await.unwrap();
+        worker.follow_up(world.claimed(resource, attempts)).await.unwrap();
     }
     assert_eq!(world.withdrawal().state, OutgoingState::NeedsReview);
     assert_eq!(world.held(), TOTAL_CENTS);

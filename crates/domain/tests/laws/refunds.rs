@@ -113,6 +113,23 @@ fn shares(world: &World) -> (i64, i64) {
 }
 
 #[tokio::test]
+async fn taken_and_then_failed_is_no_contradiction_in_whichever_order_it_is_heard() {
+    let world = paid_world();
+    let fail = |world: &World| {
+        world.wait_secs(1);
+        let charge = world.charge(CHARGE);
+        world.apply(&next(world.refund().fail(charge, failure(), world.now()))).unwrap();
+    };
+    world.script([Write::Done, Write::Beaten(Box::new(fail), ApplyError::Stale)]);
+    RefundService::new(world.ports(answering(Ok(report(Progress::Accepted)))))
+        .create(command())
+        .await
+        .unwrap();
+    assert!(matches!(world.refund().state, OutgoingState::Failed(_)));
+    assert!(world.findings().is_empty());
+}
+
+#[tokio::test]
 async fn the_intent_is_stored_before_the_provider_is_called() {
     let world = paid_world();
     let mut order = Sequence::new();

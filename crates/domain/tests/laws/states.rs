@@ -50,7 +50,8 @@ fn said(step: &Step) -> String {
             });
             // "paid again" and "differs" are facts beside a payment, not contradictions.
             let found = transition.findings.iter().any(|finding| finding.code.contains("_though_"));
-            match (state, found) {
+            let late = transition.withdrawal().is_some_and(|withdrawal| withdrawal.settled_late);
+            match (if late { Some("settled_late") } else { state }, found) {
                 (Some(state), false) => state.replace('_', " "),
                 (Some(state), true) => format!("{}, finding", state.replace('_', " ")),
                 (None, _) => "finding".into(),
@@ -84,7 +85,7 @@ fn check_shape(step: &Step, before: u32, is_final: impl Fn(&Record) -> bool) {
 
 type WithdrawalVerb = fn(Withdrawal, Timestamp) -> Step;
 
-const WITHDRAWAL_VERBS: [(&str, WithdrawalVerb); 9] = [
+const WITHDRAWAL_VERBS: [(&str, WithdrawalVerb); 10] = [
     ("submit", |record, now| record.submit(now, GRACE)),
     ("queue", Withdrawal::queue),
     ("accept", |record, now| record.accepted(report(Progress::Accepted), now)),
@@ -94,6 +95,7 @@ const WITHDRAWAL_VERBS: [(&str, WithdrawalVerb); 9] = [
     ("fail", |record, now| record.fail(failure(), now)),
     ("cancel", Withdrawal::cancel),
     ("give back", |record, now| record.give_back(cents(1_000), now)),
+    ("decide completed", Withdrawal::decide_completed),
 ];
 
 #[test]
@@ -127,6 +129,7 @@ fn a_withdrawals_money_moves_where_the_table_says() {
             let Step::Next(transition) = call(withdrawal_in(&state), at(60)) else { continue };
             let Some(after) = transition.withdrawal() else { continue };
             let expected = match after.state {
+                _ if after.settled_late => vec![(Reason::ForcedDebit, 1_000)],
                 OutgoingState::Completed => {
                     vec![(Reason::WithdrawalSettle, 1_000), (Reason::WithdrawalFee, FEE_CENTS)]
                 }
@@ -198,7 +201,7 @@ fn being_told_again_that_it_was_accepted_does_not_end_a_review() {
 
 type RefundVerb = fn(Refund, Charge, Timestamp) -> Step;
 
-const REFUND_VERBS: [(&str, RefundVerb); 7] = [
+const REFUND_VERBS: [(&str, RefundVerb); 8] = [
     ("submit", |record, _, now| record.submit(now, GRACE)),
     ("queue", |record, _, now| record.queue(now)),
     ("accept", |record, _, now| record.accepted(report(Progress::Accepted), now)),
@@ -206,6 +209,7 @@ const REFUND_VERBS: [(&str, RefundVerb); 7] = [
     ("ask for review", |record, _, now| record.ask_for_review(now)),
     ("complete", |record, charge, now| record.complete(charge, report(Progress::Completed), now)),
     ("fail", |record, charge, now| record.fail(charge, failure(), now)),
+    ("decide completed", |record, charge, now| record.decide_completed(charge, now)),
 ];
 
 fn refund_states() -> impl Iterator<Item = OutgoingState> {
@@ -292,12 +296,13 @@ fn a_payment_can_be_refunded_up_to_its_ninetieth_day_and_not_after() {
 
 type ChargeVerb = fn(Charge, Timestamp) -> Step;
 
-const CHARGE_VERBS: [(&str, ChargeVerb); 5] = [
+const CHARGE_VERBS: [(&str, ChargeVerb); 6] = [
     ("confirm", |record, now| record.confirm(ticket(), now)),
     ("refuse", |record, now| record.refuse(failure(), now)),
     ("pay", |record, now| record.pay(payment(2, PAID_CENTS), &fixed_fee(10), now)),
     ("expire", |record, now| record.expire(now)),
     ("cancel", Charge::cancel),
+    ("take back", |record, now| record.take_back(cents(100), now)),
 ];
 
 #[test]
@@ -311,13 +316,17 @@ fn every_verb_does_to_a_charge_what_the_table_says() {
             assert_eq!(before.state, state);
             let step = call(before.clone(), now);
             assert_eq!(said(&step), bare(&cell(&table, verb, state.name())), "{verb} on {}", state.name());
+            // A paid one is asked about once more when it changes: the change may have erased a reason to.
+            let paid_before = before.state == ChargeState::Paid;
             check_shape(&step, before.version.0, |record| {
                 matches!(record, Record::Charge(after)
-                    if !matches!(after.state, ChargeState::Creating | ChargeState::Pending))
+                    if matches!(after.state, ChargeState::Failed(_))
+                        || (after.state == ChargeState::Paid && !paid_before))
             });
             let Step::Next(transition) = step else { continue };
             let expected = match verb {
                 "pay" => vec![(Reason::ChargePaid, PAID_CENTS), (Reason::ChargeFee, 10)],
+                "take back" if state == ChargeState::Paid => vec![(Reason::ForcedDebit, 100)],
                 _ => vec![],
             };
             assert_eq!(moved(&transition), expected, "{verb} on {}", state.name());
@@ -341,6 +350,72 @@ fn the_share_of_refunds_in_a_charge_is_as_the_table_says() {
         assert_eq!(said(&charge.clone().settle_refund(amount(301), at(61))), "refused", "more than reserved");
         assert_eq!(said(&charge.release_refund(amount(301), at(61))), "refused", "more than reserved");
     }
+}
+
+#[test]
+fn what_was_sent_back_beside_our_refunds_is_taken_once() {
+    let paid = charge_in(&ChargeState::Paid);
+    let reserved = next(paid.reserve_refund(amount(300), at(60))).charge().unwrap().clone();
+    assert_eq!(
+        reserved.clone().take_back(cents(300), at(61)),
+        Step::Already,
+        "our refund may be what went back"
+    );
+    let taken = next(reserved.take_back(cents(400), at(62)));
+    assert_eq!((moved(&taken), taken.findings[0].code), (vec![(Reason::ForcedDebit, 100)], "taken_back"));
+    let taken = taken.charge().unwrap().clone();
+    assert_eq!((taken.taken_back, taken.left_to_refund()), (cents(100), cents(PAID_CENTS - 400)));
+    assert_eq!(taken.clone().take_back(cents(400), at(63)), Step::Already);
+    let released = next(taken.release_refund(amount(300), at(64)));
+    assert_eq!(released.writes[0].follow_up, Some(at(69)), "it may have hidden that more went back");
+    let released = released.charge().unwrap().clone();
+    assert_eq!(moved(&next(released.clone().take_back(cents(400), at(65)))), [(Reason::ForcedDebit, 300)]);
+    let impossible = next(released.take_back(cents(PAID_CENTS + 1), at(65)));
+    assert_eq!(
+        moved(&impossible),
+        [(Reason::ForcedDebit, PAID_CENTS - 100)],
+        "what was credited is gone all the same"
+    );
+    let codes: Vec<_> = impossible.findings.iter().map(|finding| finding.code).collect();
+    assert_eq!(codes, ["taken_back", "returned_more_than_paid"]);
+    let gone = impossible.charge().unwrap().clone();
+    let told_again = next(gone.take_back(cents(PAID_CENTS + 1), at(66)));
+    assert!(told_again.writes.is_empty() && told_again.postings.is_empty());
+}
+
+#[test]
+fn a_late_settlement_is_taken_once_and_what_came_back_whole_is_not() {
+    let failed = withdrawal_in(&OutgoingState::Failed(failure()));
+    let whole = report(Progress::Returned(cents(1_000)));
+    assert_eq!(failed.clone().come_back(whole, cents(1_000), at(60)), Step::Already);
+    let late = next(failed.complete(report(Progress::Completed), at(60))).withdrawal().unwrap().clone();
+    assert_eq!((late.settled_late, late.state.name()), (true, "failed"));
+    assert_eq!(late.clone().complete(report(Progress::Completed), at(61)), Step::Already);
+    let told = next(late.fail(failure(), at(62)));
+    assert_eq!((moved(&told), told.findings[0].code), (vec![], "failed_though_completed"));
+}
+
+#[test]
+fn what_is_forced_out_takes_what_is_there_and_the_rest_is_owed() {
+    use pix_domain::wallet::Wallet;
+    let paid = charge_in(&ChargeState::Paid);
+    let back = next(paid.take_back(cents(100), at(60)));
+    assert!(back.is_forced() && back.may_meet_debt());
+    let wallet =
+        |available, owed| Wallet { available: cents(available), owed: cents(owed), ..Wallet::default() };
+    let forced = |wallet| moved(&back.fitted_to(wallet).unwrap());
+    assert_eq!(forced(wallet(100, 0)), [(Reason::ForcedDebit, 100)]);
+    assert_eq!(forced(wallet(40, 0)), [(Reason::ForcedDebit, 40), (Reason::ForcedDebitOwed, 60)]);
+    assert_eq!(forced(wallet(0, 7)), [(Reason::ForcedDebitOwed, 100)]);
+    let paid = next(charge_in(&ChargeState::Pending).pay(payment(2, 500), &fixed_fee(10), at(60)));
+    let credit = [(Reason::ChargePaid, 500), (Reason::ChargeFee, 10)];
+    let with = |owed| moved(&paid.fitted_to(wallet(0, owed)).unwrap());
+    assert_eq!(with(0), credit);
+    assert_eq!(with(7), [credit[0], credit[1], (Reason::OwedRepaid, 7)]);
+    assert_eq!(with(900), [credit[0], credit[1], (Reason::OwedRepaid, 490)]);
+    let hold = withdrawal_state::accept(new_withdrawal(1), T0, GRACE).unwrap();
+    assert!(!hold.may_meet_debt());
+    assert_eq!(hold.fitted_to(wallet(5, 0)), None, "what isn't forced is refused");
 }
 
 #[test]

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mockall::Sequence;
+use pix_domain::charges::Failure;
 use pix_domain::credentials::IntegratorStatus;
 use pix_domain::error::{ApplyError, ServiceError, StoreError};
-use pix_domain::follow_up::FollowUp;
+use pix_domain::evidence::MIN_REPEAT_GAP;
 use pix_domain::ids::WithdrawalId;
 use pix_domain::ports::Outcome;
 use pix_domain::provider::{MockSettlementProvider, OutgoingReport, Progress, ProviderError};
@@ -16,7 +17,7 @@ use pix_domain::time::Timestamp;
 use pix_domain::transactions::TransactionService;
 use pix_domain::transition::{EventKind, MockTransitionStore, Step};
 use pix_domain::withdrawals::service::{CreateWithdrawal, WithdrawalService};
-use pix_domain::withdrawals::{OutgoingState, Withdrawal, state};
+use pix_domain::withdrawals::{NOT_EXECUTED, OutgoingState, PROVIDER_UNAVAILABLE, Withdrawal, state};
 
 use crate::samples::*;
 use crate::world::{World, Write};
@@ -179,6 +180,27 @@ async fn an_outcome_is_written_again_until_it_is() {
 }
 
 #[tokio::test]
+async fn taken_and_then_failed_is_no_contradiction_in_whichever_order_it_is_heard() {
+    for (code, findings) in [("no_such_key", 0), (NOT_EXECUTED, 1), (PROVIDER_UNAVAILABLE, 1)] {
+        let fail = move |world: &World| {
+            world.wait_secs(1);
+            let failure = Failure { code: code.into(), ..failure() };
+            world.apply(&next(world.withdrawal().fail(failure, world.now()))).unwrap();
+        };
+        let world = World::with_available(FUNDS_CENTS);
+        world.script([Write::Done, Write::Beaten(Box::new(fail), ApplyError::Stale)]);
+        service(&world, answering(&world, Ok(report(Progress::Accepted)))).create(command()).await.unwrap();
+        assert!(matches!(world.withdrawal().state, OutgoingState::Failed(_)));
+        assert_eq!(world.findings().len(), findings, "{code}");
+    }
+    let world = world_in(&[|withdrawal, now| withdrawal.fail(failure(), now)]);
+    world.wait_secs(1);
+    let service = service(&world, knowing(Ok(Some(report(Progress::Accepted))), None));
+    let _ = service.refresh(INTEGRATOR, id()).await.unwrap();
+    assert_eq!(world.findings(), ["accepted_though_not_sent"], "asked after it failed, it is one");
+}
+
+#[tokio::test]
 async fn what_was_sent_and_could_not_be_recorded_is_not_told_as_an_error() {
     for answer in [Ok(report(Progress::Completed)), Err(indeterminate()), Err(unavailable()), Err(rejected())]
     {
@@ -306,6 +328,20 @@ async fn not_known_is_proof_only_past_the_horizon_when_asked_twice_and_never_acc
 }
 
 #[tokio::test]
+async fn not_known_of_an_earlier_sending_proves_nothing_of_this_one() {
+    let again = |withdrawal: Withdrawal, now| withdrawal.submit(now, GRACE);
+    let world = world_in(&[Withdrawal::queue, again, Withdrawal::lose_sight]);
+    world.was_not_known(world.withdrawal().resource());
+    world.wait_secs(80);
+    let service = service(&world, knowing(Ok(None), Some(Duration::from_mins(1))));
+    let (after, _) = service.refresh(INTEGRATOR, id()).await.unwrap();
+    assert_eq!((after.state, world.held()), (OutgoingState::Uncertain, TOTAL_CENTS));
+    world.wait(MIN_REPEAT_GAP);
+    let (after, _) = service.refresh(INTEGRATOR, id()).await.unwrap();
+    assert_eq!((after.state.name(), world.held()), ("failed", 0), "heard twice of this one");
+}
+
+#[tokio::test]
 async fn a_provider_that_cannot_be_asked_changes_nothing() {
     for error in [unavailable(), indeterminate(), rejected()] {
         let world = world_in(&[Withdrawal::lose_sight]);
@@ -406,10 +442,8 @@ async fn a_report_against_what_is_final_is_a_finding_and_moves_nothing() {
     let fail: Verb = |withdrawal, now| withdrawal.fail(failure(), now);
     let failed = || Progress::Failed { code: "x".into(), message: "no".into() };
     for (steps, progress, code) in [
-        (vec![fail], Progress::Completed, "completed_though_not_sent"),
         (vec![fail], Progress::Accepted, "accepted_though_not_sent"),
-        (vec![fail], Progress::Returned(cents(5)), "completed_though_not_sent"),
-        (vec![Withdrawal::queue, Withdrawal::cancel], Progress::Completed, "completed_though_not_sent"),
+        (vec![fail], Progress::Returned(cents(1_001)), "returned_more_than_sent"),
         (vec![complete], failed(), "failed_though_completed"),
         (vec![complete], Progress::Returned(cents(1_001)), "returned_more_than_sent"),
     ] {
@@ -419,6 +453,34 @@ async fn a_report_against_what_is_final_is_a_finding_and_moves_nothing() {
         let _ = service.refresh(INTEGRATOR, id()).await.unwrap();
         assert_eq!((world.withdrawal(), world.available(), world.held()), before);
         assert_eq!(world.findings(), [code]);
+    }
+}
+
+#[tokio::test]
+async fn what_left_though_it_was_released_is_taken_once_and_what_is_final_stays() {
+    type Verb = fn(Withdrawal, Timestamp) -> Step;
+    let fail: Verb = |withdrawal, now| withdrawal.fail(failure(), now);
+    for (steps, told, left) in [
+        (vec![fail], vec![Progress::Completed], 1_000),
+        (vec![Withdrawal::queue, Withdrawal::cancel], vec![Progress::Completed], 1_000),
+        (vec![fail], vec![Progress::Returned(cents(5))], 995),
+        (vec![fail], vec![Progress::Completed, Progress::Returned(cents(400))], 600),
+        (vec![fail], vec![Progress::Completed, Progress::Returned(cents(1_000))], 0),
+        (vec![fail], vec![Progress::Returned(cents(1_000))], 0),
+    ] {
+        let world = world_in(&steps);
+        let before = world.withdrawal();
+        for progress in told {
+            let service = service(&world, knowing(Ok(Some(report(progress))), None));
+            for _ in 0..2 {
+                let _ = service.refresh(INTEGRATOR, id()).await.unwrap();
+            }
+        }
+        let after = world.withdrawal();
+        assert_eq!((&after.state, after.completed_at), (&before.state, before.completed_at));
+        assert_eq!((world.available(), world.held()), (FUNDS_CENTS - left, 0));
+        let told = if after.settled_late { vec!["completed_though_not_sent"] } else { vec![] };
+        assert!(world.findings().starts_with(&told) && world.findings().len() <= 1, "{:?}", world.findings());
     }
 }
 
@@ -448,12 +510,13 @@ async fn without_news_it_is_asked_about_more_and_more_seldom() {
         let world = world_in(steps);
         let resource = world.withdrawal().resource();
         let worker = TransactionService::new(world.ports(knowing(Ok(None), None)));
-        worker.follow_up(FollowUp { resource, attempts }).await.unwrap();
+        worker.follow_up(world.claimed(resource, attempts)).await.unwrap();
         let due: Timestamp = world.stored().follow_ups[&resource];
         due.since(world.now()).as_secs()
     };
-    for (attempts, secs) in [(1, 15), (2, 60), (3, 300), (4, 900), (5, 900), (1_000, 900)] {
-        assert_eq!(due_after(&[Withdrawal::lose_sight], attempts).await, secs);
+    for (attempts, secs) in [(1, 15), (2, 60), (3, 120), (4, 120), (1_000, 120)] {
+        let waited = due_after(&[Withdrawal::lose_sight], attempts).await;
+        assert!((secs * 9 / 10..=secs).contains(&waited), "{waited} s after {attempts} questions");
     }
     assert_eq!(due_after(&[], 1).await, GRACE.as_secs(), "what is being sent is left alone");
 }

@@ -7,15 +7,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use pix_domain::audit::{Book, check};
+use pix_domain::audit_log::MockAuditLogStore;
+use pix_domain::callbacks::MockCallbackStore;
 use pix_domain::charges::store::MockChargeStore;
 use pix_domain::charges::{Charge, NewCharge, state as charge_state};
 use pix_domain::error::{ApplyError, StoreError, UniqueKey};
 use pix_domain::evidence::{Evidence, EvidenceKind, MockEvidenceStore, Proof};
 use pix_domain::fees::MockFeeStore;
-use pix_domain::follow_up::{MockFollowUpStore, MockLookupStore};
+use pix_domain::follow_up::{FollowUp, MockFollowUpStore, MockLookupStore};
 use pix_domain::ids::{MockIds, ResourceKind, ResourceRef};
 use pix_domain::ports::{Ports, Stores};
 use pix_domain::provider::MockSettlementProvider;
+use pix_domain::reconciler::LEASE;
 use pix_domain::refunds::Refund;
 use pix_domain::refunds::store::MockRefundStore;
 use pix_domain::time::{MockClock, Timestamp};
@@ -205,7 +208,7 @@ impl World {
         let mut entries = Vec::new();
         for posting in &transition.postings {
             assert_eq!(Account::ALL.iter().map(|account| posting.effect_cents(*account)).sum::<i64>(), 0);
-            wallet = wallet.after(posting).ok_or(ApplyError::InsufficientFunds)?;
+            wallet = wallet.after(posting)?;
             entries.push(Entry {
                 integrator_id: transition.integrator_id,
                 number: wallet.entries,
@@ -214,6 +217,9 @@ impl World {
                 held_after: wallet.held,
                 at: transition.at,
             });
+        }
+        if !entries.is_empty() {
+            wallet = wallet.settled()?;
         }
         stored.book.wallet = wallet;
         stored.book.entries.extend(entries);
@@ -268,6 +274,15 @@ impl World {
         self.stored().evidence.push(Evidence { id, resource, at, kind, proof, detail: String::new() });
     }
 
+    /// The record's follow-up, as a worker has it that claimed it just now.
+    pub fn claimed(&self, resource: ResourceRef, attempts: u32) -> FollowUp {
+        let until = self.now().plus(LEASE);
+        if let Some(due) = self.stored().follow_ups.get_mut(&resource) {
+            *due = until;
+        }
+        FollowUp { resource, attempts, until }
+    }
+
     /// Every port over this world, with this provider.
     pub fn ports(&self, provider: MockSettlementProvider) -> Ports {
         let (clock_world, ids) = (self.clone(), self.ids.clone());
@@ -299,12 +314,21 @@ impl World {
             charges: Arc::new(self.charges()),
             withdrawals: Arc::new(self.withdrawals()),
             refunds: Arc::new(self.refunds()),
-            wallets: Arc::new(MockWalletStore::new()),
+            wallets: Arc::new(self.wallets()),
             fees: Arc::new(fees),
             follow_ups: Arc::new(self.follow_ups()),
             lookups: Arc::new(self.lookups()),
             evidence: Arc::new(self.evidence()),
+            callbacks: Arc::new(MockCallbackStore::new()),
+            audit_log: Arc::new(MockAuditLogStore::new()),
         }
+    }
+
+    fn wallets(&self) -> MockWalletStore {
+        let world = self.clone();
+        let mut store = MockWalletStore::new();
+        store.expect_wallet().returning(move |_| Ok(world.stored().book.wallet));
+        store
     }
 
     fn charges(&self) -> MockChargeStore {
@@ -370,9 +394,13 @@ impl World {
     fn follow_ups(&self) -> MockFollowUpStore {
         let mut store = MockFollowUpStore::new();
         let world = self.clone();
-        store.expect_postpone().returning(move |resource, until| {
-            if let Some(due) = world.stored().follow_ups.get_mut(&resource) {
-                *due = until;
+        store.expect_postpone().returning(move |claimed, until| {
+            let mut stored = world.stored();
+            if stored.follow_ups.get(&claimed.resource) == Some(&claimed.until) {
+                match until {
+                    Some(until) => stored.follow_ups.insert(claimed.resource, until),
+                    None => stored.follow_ups.remove(&claimed.resource),
+                };
             }
             Ok(())
         });
