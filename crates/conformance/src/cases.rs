@@ -1,6 +1,9 @@
 //! The promises of a store, one function each. Every one gets an empty store.
 
+pub mod callbacks;
 pub mod credentials;
+pub mod debts;
+pub mod decisions;
 pub mod durability;
 pub mod evidence;
 pub mod fees;

@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use pix_domain::audit::BookStore;
+use pix_domain::audit_log::AuditLogStore;
+use pix_domain::callbacks::{CallbackService, CallbackStore};
 use pix_domain::charges::service::ChargeService;
 use pix_domain::charges::store::ChargeStore;
 use pix_domain::credentials::store::{ApiKeyStore, IntegratorStore};
+use pix_domain::decisions::DecisionService;
 use pix_domain::evidence::EvidenceStore;
 use pix_domain::fees::FeeStore;
 use pix_domain::follow_up::{FollowUpStore, LookupStore};
@@ -52,6 +55,8 @@ impl StoreSet {
             + FollowUpStore
             + LookupStore
             + EvidenceStore
+            + CallbackStore
+            + AuditLogStore
             + IntegratorStore
             + ApiKeyStore
             + BookStore
@@ -108,6 +113,10 @@ pub struct Services {
     pub transactions: TransactionService,
     /// The worker.
     pub reconciler: Reconciler,
+    /// What the provider calls back.
+    pub callbacks: CallbackService,
+    /// What operators decide.
+    pub decisions: DecisionService,
 }
 
 impl Services {
@@ -149,6 +158,8 @@ impl Services {
             refunds: RefundService::new(ports.clone()),
             transactions: TransactionService::new(ports.clone()),
             reconciler: Reconciler::new(ports.clone()),
+            callbacks: CallbackService::new(ports.clone()),
+            decisions: DecisionService::new(ports.clone()),
             stores,
             provider,
             clock,

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use pix_domain::audit::{Book, BookStore, StoredFinding};
+use pix_domain::audit_log::{AuditLogStore, LogEntry};
+use pix_domain::callbacks::{Callback, CallbackState, CallbackStore, ClaimedCallback};
 use pix_domain::charges::store::ChargeStore;
 use pix_domain::charges::{Charge, Receipt};
 use pix_domain::credentials::store::{ApiKeyStore, IntegratorStore};
@@ -16,7 +18,7 @@ use pix_domain::credentials::{ApiKey, Integrator, IntegratorStatus};
 use pix_domain::error::{ApplyError, StoreError};
 use pix_domain::evidence::{Evidence, EvidenceStore};
 use pix_domain::fees::{FeeSchedule, FeeStore};
-use pix_domain::follow_up::{FollowUp, FollowUpStore, LookupStore};
+use pix_domain::follow_up::{FollowUp, FollowUpStore, LookupStore, OpenMovements};
 use pix_domain::ids::{ChargeId, IntegratorId, RefundId, ResourceKind, ResourceRef, WithdrawalId};
 use pix_domain::list::ListQuery;
 use pix_domain::refunds::Refund;
@@ -106,7 +108,8 @@ hand_over!(FeeStore, node => node.domain.fees, {
 
 hand_over!(FollowUpStore, node => node.domain.follow_ups, {
     fn claim(&self, now: Timestamp, lease: Duration, limit: u32) -> Result<Vec<FollowUp>, StoreError>;
-    fn postpone(&self, resource: ResourceRef, until: Timestamp) -> Result<(), StoreError>;
+    fn postpone(&self, claimed: FollowUp, until: Option<Timestamp>) -> Result<(), StoreError>;
+    fn open_movements(&self) -> Result<Vec<OpenMovements>, StoreError>;
 });
 
 hand_over!(LookupStore, node => node.domain.lookups, {
@@ -119,6 +122,21 @@ hand_over!(LookupStore, node => node.domain.lookups, {
 
 hand_over!(EvidenceStore, node => node.domain.evidence, {
     fn list(&self, resource: ResourceRef) -> Result<Vec<Evidence>, StoreError>;
+});
+
+hand_over!(CallbackStore, node => node.domain.callbacks, {
+    fn keep(&self, callback: Callback, state: CallbackState) -> Result<bool, StoreError>;
+    fn claim(&self, now: Timestamp, lease: Duration, limit: u32) -> Result<Vec<ClaimedCallback>, StoreError>;
+    fn put(&self, claimed: &ClaimedCallback, state: CallbackState) -> Result<(), StoreError>;
+    fn look_up(&self, id: Uuid) -> Result<Option<(CallbackState, u32)>, StoreError>;
+    fn forget(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError>;
+});
+
+hand_over!(AuditLogStore, node => node.domain.audit_log, {
+    fn append(&self, entry: LogEntry) -> Result<bool, StoreError>;
+    fn list(&self, after: u64, limit: u32) -> Result<Vec<LogEntry>, StoreError>;
+    fn newest(&self) -> Result<Option<LogEntry>, StoreError>;
+    fn about(&self, subject: &str, limit: u32) -> Result<Vec<LogEntry>, StoreError>;
 });
 
 hand_over!(IntegratorStore, node => node.integrators, {

@@ -44,6 +44,7 @@ struct Desk {
     charge_answers: VecDeque<Answer>,
     charges: BTreeMap<Uuid, Vec<Payment>>,
     removed: BTreeSet<Uuid>,
+    refunded: BTreeMap<Uuid, Cents>,
     outgoing: BTreeMap<Uuid, Progress>,
     sends: BTreeMap<Uuid, u32>,
     unavailable: BTreeMap<Uuid, u32>,
@@ -86,6 +87,11 @@ impl FakeProvider {
     /// A PIX comes in on a charge.
     pub fn receives(&self, reference: Uuid, payment: Payment) {
         self.desk().charges.entry(reference).or_default().push(payment);
+    }
+
+    /// So much of a charge's payments went back in all, as the provider says from now on.
+    pub fn says_refunded(&self, reference: Uuid, refunded: Cents) {
+        self.desk().refunded.insert(reference, refunded);
     }
 
     /// The provider removes a charge.
@@ -248,7 +254,7 @@ impl SettlementProvider for FakeProvider {
         Ok(desk.charges.get(&reference).map(|payments| ChargeReport {
             provider_id: provider_id(reference),
             payments: payments.clone(),
-            refunded: Cents::ZERO,
+            refunded: desk.refunded.get(&reference).copied().unwrap_or_default(),
             canceled: desk.removed.contains(&reference),
             body: ProviderBody(format!(r#"{{"id":"{}"}}"#, reference.simple())),
         }))

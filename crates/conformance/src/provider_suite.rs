@@ -103,7 +103,7 @@ macro_rules! provider_suite {
             a_repeated_refund_is_executed_once,
             a_charge_that_was_not_paid_is_not_refunded,
             what_the_provider_never_heard_of_is_none,
-            a_movement_of_another_amount_is_indeterminate,
+            a_movement_of_another_amount_is_a_mismatch,
             nothing_is_sent_to_an_unreachable_provider,
             a_forgotten_token_is_renewed_and_nothing_is_doubled,
         }
@@ -485,7 +485,7 @@ pub async fn what_the_provider_never_heard_of_is_none(harness: &dyn ProviderHarn
 }
 
 /// An answer about another amount than ours proves nothing about ours; nor does one about another record.
-pub async fn a_movement_of_another_amount_is_indeterminate(harness: &dyn ProviderHarness) {
+pub async fn a_movement_of_another_amount_is_a_mismatch(harness: &dyn ProviderHarness) {
     let (provider, reference) = (harness.provider(), fresh());
     let order = payment_order(reference, 1_000, harness.good_key());
     let sent = provider.send_payment(order).await.expect("a report");
@@ -495,7 +495,7 @@ pub async fn a_movement_of_another_amount_is_indeterminate(harness: &dyn Provide
         by_id(fresh(), &sent.provider_id, 1_000),
     ] {
         let answer = provider.consult_payment(other).await;
-        assert!(matches!(answer, Err(ProviderError::Indeterminate(_))), "{answer:?}");
+        assert!(matches!(answer, Err(ProviderError::Mismatch(_))), "{answer:?}");
     }
 }
 

@@ -17,6 +17,7 @@ use pix_domain::list::{Cursor, ListQuery};
 use pix_domain::money::Cents;
 use pix_domain::ports::Outcome;
 use pix_domain::provider::{Payment, Progress, ProviderError};
+use pix_domain::reconciler::BATCH;
 use pix_domain::refunds::Refund;
 use pix_domain::refunds::service::CreateRefund;
 use pix_domain::transactions::{ProviderAnswer, Transaction};
@@ -40,7 +41,7 @@ pub const OBSERVATIONS: [(u64, &str); 2] =
 /// Runs the script of one seed on an empty store, and asserts that it observes what it must.
 pub async fn assert_observes(harness: &mut dyn StoreHarness, seed: u64) {
     let (_, expected) = OBSERVATIONS.iter().find(|(known, _)| *known == seed).expect("a known seed");
-    let observed = observe(harness.stores(), seed).await;
+    let observed = Box::pin(observe(harness.stores(), seed)).await;
     for (number, (expected, observed)) in expected.lines().zip(&observed).enumerate() {
         assert_eq!(observed, expected, "line {} of seed {seed}", number + 1);
     }
@@ -158,7 +159,8 @@ impl Script {
         let mut wallets = Vec::new();
         for integrator_id in &self.integrators {
             let wallet = self.services.wallet(*integrator_id).await;
-            wallets.push(format!("{}/{}#{}", wallet.available, wallet.held, wallet.entries));
+            let owed = if wallet.owed.is_zero() { String::new() } else { format!("-{}", wallet.owed) };
+            wallets.push(format!("{}/{}{owed}#{}", wallet.available, wallet.held, wallet.entries));
         }
         self.log.push(format!("{number:03} {said} | {}", wallets.join(" ")));
     }
@@ -406,6 +408,9 @@ impl Script {
     }
 
     async fn provider_changes_its_mind(&mut self) -> String {
+        if self.random.one_in(4) {
+            return self.provider_sends_back().await;
+        }
         let Some(resource) = self.random.pick(&self.outgoing).copied() else {
             return "nothing to know".into();
         };
@@ -418,6 +423,15 @@ impl Script {
         let said = format!("{progress:?}");
         self.services.provider.knows(resource.id, progress);
         format!("provider says {said}: {}", self.ask(resource).await)
+    }
+
+    /// The provider was forced to send money of a charge back: a part of what was paid, or all of it.
+    async fn provider_sends_back(&mut self) -> String {
+        let Some(charge) = self.some_charge().await else { return "nothing to send back".into() };
+        let part = 1 + i64::try_from(self.random.below(4)).expect("few");
+        let back = cents(charge.amount_paid().get() / part);
+        self.services.provider.says_refunded(charge.id.0, back);
+        format!("provider sent back {back}: {}", self.ask(charge.resource()).await)
     }
 
     async fn consult(&mut self) -> String {
@@ -492,7 +506,7 @@ impl Script {
         let mut due = Vec::new();
         loop {
             // So that no batch is cut short: which of them are in it would be the store's choice, too.
-            let batch = self.services.reconciler.claim().await.expect("a claim");
+            let batch = self.services.reconciler.claim(BATCH).await.expect("a claim");
             if batch.is_empty() {
                 break;
             }

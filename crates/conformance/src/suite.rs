@@ -125,6 +125,7 @@ macro_rules! store_suite {
                 what_stays_unknown_is_held_for_an_operator,
                 a_failing_question_proves_nothing,
                 what_was_not_sent_is_sent_once_by_the_worker,
+                what_was_not_sent_may_be_told_late,
                 what_waits_too_long_is_given_up,
                 a_record_left_while_sending_is_asked_about_and_not_sent,
                 an_accepted_withdrawal_that_fails_is_released_once,
@@ -155,6 +156,8 @@ macro_rules! store_suite {
                 a_claim_is_a_lease,
                 two_workers_never_claim_the_same,
                 to_postpone_keeps_the_count,
+                who_was_overtaken_postpones_nothing,
+                open_movements_are_counted,
                 a_change_begins_the_count_anew,
                 a_finding_leaves_the_follow_up_alone,
             }
@@ -201,6 +204,36 @@ macro_rules! store_suite {
                 of_many_twins_at_once_one_is_sent,
                 an_uncertain_twin_is_not_hidden_by_a_later_one,
                 a_twins_key_is_taken_as_expected,
+            }
+            debts {
+                a_forced_return_is_taken_once,
+                what_the_wallet_lacks_is_owed_and_repaid_first,
+                releases_and_returns_repay,
+                a_late_settlement_is_taken_once,
+                money_never_stands_beside_a_debt,
+                forced_returns_race_with_everything,
+                a_refund_in_progress_hides_nothing_for_good,
+            }
+            callbacks {
+                a_callback_leads_to_a_question_and_not_to_money,
+                a_repeated_callback_waits_once,
+                a_callback_outlives_whoever_took_it_up,
+                an_early_callback_is_looked_at_again,
+                what_leads_nowhere_is_given_up,
+                a_callback_is_evidence_of_itself,
+                two_workers_never_take_up_the_same,
+                a_callback_after_the_end_is_credited,
+            }
+            decisions {
+                two_operators_decide,
+                evidence_goes_before_opinion,
+                who_disagrees_confirms_nothing,
+                a_confirmed_decision_is_finished,
+                a_decision_holds_for_its_sending_only,
+                a_refund_is_decided_with_its_charge,
+                a_wrong_decision_is_paid_for,
+                the_journal_is_a_chain,
+                many_write_the_journal_at_once,
             }
             scripts {
                 the_script_of_seed_1_observes_what_it_must,

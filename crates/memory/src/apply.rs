@@ -1,7 +1,7 @@
 //! The one write verb.
 //!
 //! The order in which a transition is looked at is the order in which its refusals take precedence: its shape
-//! (rejected), its records (stale, duplicate), its handle and receipt (duplicate), its money (insufficient funds). So a
+//! (rejected), its records (stale, duplicate), its handle and receipt (duplicate), its money (insufficient funds, owing). So a
 //! repeated request is always told that it is one, however little is left in the wallet.
 
 use std::collections::BTreeSet;
@@ -131,7 +131,7 @@ fn check_keys(tenant: &Tenant, transition: &Transition) -> Result<(), ApplyError
 fn post(mut wallet: Wallet, transition: &Transition) -> Result<(Wallet, Vec<Entry>), ApplyError> {
     let mut entries = Vec::with_capacity(transition.postings.len());
     for posting in &transition.postings {
-        wallet = wallet.after(posting).ok_or(ApplyError::InsufficientFunds)?;
+        wallet = wallet.after(posting)?;
         entries.push(Entry {
             integrator_id: transition.integrator_id,
             number: wallet.entries,
@@ -141,7 +141,7 @@ fn post(mut wallet: Wallet, transition: &Transition) -> Result<(Wallet, Vec<Entr
             at: transition.at,
         });
     }
-    Ok((wallet, entries))
+    Ok((if entries.is_empty() { wallet } else { wallet.settled()? }, entries))
 }
 
 const fn name_of(record: &Record) -> &ExternalId {

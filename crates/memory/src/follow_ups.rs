@@ -1,12 +1,14 @@
 //! What is due, and the lookups beside it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use pix_domain::error::StoreError;
 use pix_domain::evidence::{Evidence, EvidenceStore, MAX_LISTED};
-use pix_domain::follow_up::{FollowUp, FollowUpStore, LookupStore};
+use pix_domain::follow_up::{FollowUp, FollowUpStore, LookupStore, OpenMovements};
 use pix_domain::ids::{IntegratorId, ResourceKind, ResourceRef};
+use pix_domain::money::Cents;
 use pix_domain::text::IdempotencyKey;
 use pix_domain::time::Timestamp;
 use uuid::Uuid;
@@ -23,16 +25,48 @@ impl FollowUpStore for MemoryStore {
         let claimed = due.into_iter().map(|(resource, due)| {
             due.at = now.plus(lease);
             due.attempts = due.attempts.saturating_add(1);
-            FollowUp { resource: *resource, attempts: due.attempts }
+            FollowUp { resource: *resource, attempts: due.attempts, until: due.at }
         });
         Ok(claimed.collect())
     }
 
-    async fn postpone(&self, resource: ResourceRef, until: Timestamp) -> Result<(), StoreError> {
-        if let Some(due) = self.state().follow_ups.get_mut(&resource) {
-            due.at = until;
+    async fn postpone(&self, claimed: FollowUp, until: Option<Timestamp>) -> Result<(), StoreError> {
+        let mut state = self.state();
+        let Some(due) = state.follow_ups.get_mut(&claimed.resource) else { return Ok(()) };
+        if (due.at, due.attempts) != (claimed.until, claimed.attempts) {
+            return Ok(());
+        }
+        match until {
+            Some(until) => due.at = until,
+            None => drop(state.follow_ups.remove(&claimed.resource)),
         }
         Ok(())
+    }
+
+    async fn open_movements(&self) -> Result<Vec<OpenMovements>, StoreError> {
+        let state = self.state();
+        let mut open: BTreeMap<(ResourceKind, &str), OpenMovements> = BTreeMap::new();
+        let mut count = |kind, name: &'static str, held: Cents, oldest_at: Timestamp| {
+            let of = open.entry((kind, name)).or_insert_with(|| OpenMovements {
+                kind,
+                state: name.to_owned(),
+                count: 0,
+                held_cents: 0,
+                oldest_at,
+            });
+            of.count += 1;
+            of.held_cents += u64::try_from(held.get()).unwrap_or(0);
+            of.oldest_at = of.oldest_at.min(oldest_at);
+        };
+        for tenant in state.tenants.values() {
+            for record in tenant.withdrawals.values().filter(|record| !record.state.is_final()) {
+                count(ResourceKind::Withdrawal, record.state.name(), record.total(), record.created_at);
+            }
+            for record in tenant.refunds.values().filter(|record| !record.state.is_final()) {
+                count(ResourceKind::Refund, record.state.name(), record.total(), record.created_at);
+            }
+        }
+        Ok(open.into_values().collect())
     }
 }
 

@@ -34,10 +34,12 @@
 //! | `records` | reads of charges, withdrawals and refunds |
 //! | `books` | reads of wallets and whole books |
 //! | `follow_ups` | what is due, and the lookups beside it |
+//! | `callbacks` | what the provider called back, and the journal of administrative acts |
 //! | `settings` | integrators, keys and fees |
 
 mod apply;
 mod books;
+mod callbacks;
 mod follow_ups;
 mod records;
 mod settings;

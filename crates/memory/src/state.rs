@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pix_domain::audit::StoredFinding;
+use pix_domain::audit_log::LogEntry;
+use pix_domain::callbacks::{Callback, CallbackState};
 use pix_domain::charges::{Charge, Receipt};
 use pix_domain::credentials::{ApiKey, Integrator};
 use pix_domain::evidence::Evidence;
@@ -22,6 +24,17 @@ pub struct State {
     /// In the order they were made.
     pub keys: Vec<ApiKey>,
     pub follow_ups: BTreeMap<ResourceRef, Due>,
+    pub callbacks: BTreeMap<Uuid, KeptCallback>,
+    /// In order: the first has number 1.
+    pub audit_log: Vec<LogEntry>,
+}
+
+/// A callback, and where it stands.
+#[derive(Debug)]
+pub struct KeptCallback {
+    pub callback: Callback,
+    pub state: CallbackState,
+    pub attempts: u32,
 }
 
 /// When a record is to be asked about.

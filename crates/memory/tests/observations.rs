@@ -21,7 +21,8 @@ fn write_observations() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/observations");
     run(async {
         for (seed, _) in OBSERVATIONS {
-            let observed = observe(StoreSet::of(Arc::new(MemoryStore::new())), seed).await;
+            let stores = StoreSet::of(Arc::new(MemoryStore::new()));
+            let observed = Box::pin(observe(stores, seed)).await;
             fs::write(folder.join(format!("seed-{seed}.txt")), observed.join("\n") + "\n").unwrap();
         }
     });

@@ -11,6 +11,7 @@ use pix_domain::error::{ApplyError, ServiceError, UniqueKey};
 use pix_domain::fees::FeeSchedule;
 use pix_domain::ids::IntegratorId;
 use pix_domain::ports::Outcome;
+use pix_domain::reconciler::BATCH;
 use pix_domain::refunds::service::CreateRefund;
 use pix_domain::transition::Transition;
 use pix_domain::withdrawals::OutgoingState;
@@ -285,7 +286,7 @@ pub async fn what_waits_is_sent_by_one_of_many_workers(harness: &mut dyn StoreHa
     }
     services.provider.answers(Answer::Complete);
     services.wait(Duration::from_secs(5));
-    let due = services.reconciler.claim().await.expect("a claim");
+    let due = services.reconciler.claim(BATCH).await.expect("a claim");
     assert_eq!(due.len(), 20);
     // As if every lease had ended while its worker was still at it.
     let results = all_at_once(&services, 8, |services, _| {

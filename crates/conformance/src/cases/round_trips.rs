@@ -80,6 +80,7 @@ fn empty_charge(services: &Services, integrator_id: IntegratorId, state: ChargeS
         credited: None,
         refund_reserved: Cents::ZERO,
         refunded: Cents::ZERO,
+        taken_back: Cents::ZERO,
         expires_at: services.now(),
         created_at: services.now(),
         updated_at: services.now(),
@@ -107,6 +108,7 @@ fn full_charge(services: &Services, integrator_id: IntegratorId, state: ChargeSt
         postback_url: Some(postback_url()),
         fee_version: 1,
         ticket: Some(ticket()),
+        taken_back: cents(if empty.state == ChargeState::Paid { 123 } else { 0 }),
         credited: (empty.state == ChargeState::Paid).then_some(credited),
         expires_at: instant(services, 2),
         updated_at: instant(services, 1),
@@ -130,7 +132,8 @@ fn write_charge(services: &Services, charge: &Charge, guard: Guard) -> Transitio
     if let Some(credited) = &charge.credited {
         transition = transition
             .post(Posting::of(Reason::ChargePaid, credited.amount_paid, resource))
-            .post(Posting::of(Reason::ChargeFee, credited.fee, resource));
+            .post(Posting::of(Reason::ChargeFee, credited.fee, resource))
+            .post(Posting::of(Reason::ForcedDebit, charge.taken_back, resource));
         let payment = Payment {
             key: credited.first.clone(),
             amount: Amount::from_cents(credited.amount_paid.get()).expect("a possible amount"),
@@ -280,6 +283,7 @@ fn empty_withdrawal(
         provider_body: None,
         end_to_end_id: None,
         returned,
+        settled_late: false,
         submitted_at: services.now(),
         completed_at: None,
         created_at: services.now(),
@@ -312,6 +316,7 @@ fn full_withdrawal(
         provider_body: Some(ProviderBody(BODY.into())),
         end_to_end_id: Some(format!("end to end {ODD}")),
         returned: cents(returned),
+        settled_late: empty.state == OutgoingState::Canceled,
         submitted_at: instant(services, 1),
         completed_at: Some(instant(services, 2)),
         updated_at: instant(services, 3),
@@ -336,7 +341,10 @@ fn write_withdrawal(services: &Services, record: &Withdrawal) -> Transition {
             .post(Posting::of(Reason::WithdrawalFee, record.fee, resource))
             .post(Posting::of(Reason::WithdrawalReturn, record.returned, resource)),
         OutgoingState::Failed(_) | OutgoingState::Canceled => {
-            transition.post(Posting::of(Reason::WithdrawalRelease, record.total(), resource))
+            let late = if record.settled_late { amount } else { Cents::ZERO };
+            transition
+                .post(Posting::of(Reason::WithdrawalRelease, record.total(), resource))
+                .post(Posting::of(Reason::ForcedDebit, late, resource))
         }
         _ => transition,
     }

@@ -204,7 +204,7 @@ pub async fn an_accepted_withdrawal_that_fails_is_released_once(harness: &mut dy
     assert_eq!(after(&services, Duration::from_hours(1)).await, 0);
 }
 
-/// A final state is final: a report that contradicts it makes one finding, and changes nothing.
+/// A final state is final: a report that contradicts it makes one finding, and takes the money that left all the same.
 pub async fn a_contradicting_report_makes_one_finding_and_changes_nothing(harness: &mut dyn StoreHarness) {
     let services = services(harness);
     let integrator_id = with_money(&services).await;
@@ -212,12 +212,16 @@ pub async fn a_contradicting_report_makes_one_finding_and_changes_nothing(harnes
     let rejected = sent(&services, integrator_id, Answer::Reject).await;
     let before = services.stores.books.book(integrator_id).await;
     services.provider.knows(completed.id.0, failed("late"));
-    services.provider.knows(rejected.id.0, Progress::Completed);
     for _ in 0..2 {
         services.transactions.consult(completed.resource()).await.expect("a consult");
-        services.transactions.consult(rejected.resource()).await.expect("a consult");
     }
     assert_eq!(services.stores.books.book(integrator_id).await, before);
+    services.provider.knows(rejected.id.0, Progress::Completed);
+    for _ in 0..2 {
+        services.transactions.consult(rejected.resource()).await.expect("a consult");
+    }
+    assert_eq!(services.balances(integrator_id).await, (5_950 - 4_000, 0));
+    assert_eq!(services.withdrawal(&rejected).await.state, rejected.state);
     let findings = services.stores.books.findings(integrator_id).await.expect("findings");
     let codes: Vec<_> = findings.iter().map(|finding| (finding.resource, finding.code.as_str())).collect();
     assert_eq!(
@@ -227,6 +231,27 @@ pub async fn a_contradicting_report_makes_one_finding_and_changes_nothing(harnes
             (rejected.resource(), "completed_though_not_sent")
         ]
     );
+}
+
+/// That it was not sent may be told after it was lost sight of: then it waits, and is sent, once.
+pub async fn what_was_not_sent_may_be_told_late(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let integrator_id = services.funded(10_000).await;
+    let intent = services.withdrawal_intent(integrator_id, 4_000);
+    let submitted = intent.withdrawal().cloned().expect("a withdrawal");
+    services.apply(intent).await;
+    services.wait(SUBMIT_GRACE);
+    services.reconciler.run_once().await.expect("a round");
+    let lost = services.withdrawal(&submitted).await;
+    assert_eq!(lost.state, OutgoingState::Uncertain);
+    services.apply(next(lost.clone().queue(services.now()))).await;
+    assert_eq!(services.balances(integrator_id).await, (6_000, 4_000));
+    assert_eq!(after(&services, Duration::from_secs(5)).await, 1);
+    assert_eq!(services.withdrawal(&submitted).await.state, OutgoingState::Completed);
+    assert_eq!(services.provider.sends(submitted.id.0), 1);
+    let known = next(lost.accepted(report(submitted.id.0, Progress::Accepted), services.now()));
+    let known = known.withdrawal().cloned().expect("a withdrawal");
+    assert!(matches!(known.queue(services.now()), pix_domain::transition::Step::Refused(_)));
 }
 
 /// What comes back after completion is the integrator's again, in parts or whole, each part once.
@@ -257,7 +282,7 @@ pub async fn a_refund_without_answer_holds_until_there_is_evidence(harness: &mut
     let taken = services.refunds.create(refund_command(&charge, 3_000)).await.expect("a refund").into_inner();
     assert_eq!((taken.state.name(), sums().await), ("uncertain", (3_000, 0)));
     assert_eq!(services.balances(integrator_id).await, (6_975, 3_025));
-    assert_eq!(after(&services, Duration::from_secs(5)).await, 1);
+    assert_eq!(after(&services, Duration::from_secs(5)).await, 2, "the refund, and its charge");
     assert_eq!(sums().await, (0, 3_000));
     assert_eq!(services.balances(integrator_id).await, (6_975, 0));
 
@@ -269,15 +294,17 @@ pub async fn a_refund_without_answer_holds_until_there_is_evidence(harness: &mut
     assert_eq!(queued.state, OutgoingState::Queued);
     assert_eq!(sums().await, (3_000, 3_000));
     services.provider.answers_next(Answer::Reject);
-    assert_eq!(after(&services, Duration::from_secs(5)).await, 2);
+    assert_eq!(after(&services, Duration::from_secs(5)).await, 3);
     assert_eq!(sums().await, (2_000, 3_000), "the queued one was rejected, the lost one is held");
-    assert_eq!(after(&services, PAST_HORIZON).await, 1);
+    let due = after(&services, PAST_HORIZON).await;
+    assert_eq!(due, 2, "the lost one, and its charge, of which a released refund may have hidden something");
     assert_eq!(sums().await, (0, 3_000));
     assert_eq!(services.balances(integrator_id).await, (6_975, 0));
     for refund in [taken, lost, queued] {
         assert_eq!(services.provider.sends(refund.id.0), 1);
     }
-    assert_eq!(after(&services, Duration::from_hours(1)).await, 0);
+    assert_eq!(after(&services, Duration::from_hours(1)).await, 1, "the charge, once more");
+    assert_eq!(after(&services, Duration::from_hours(24)).await, 0);
 }
 
 /// A late payment on an expired or removed charge is credited; a payment before the end keeps it from expiring.
@@ -326,7 +353,7 @@ pub async fn a_worker_that_was_overtaken_does_no_harm(harness: &mut dyn StoreHar
     let integrator_id = with_money(&services).await;
     let withdrawal = sent(&services, integrator_id, Answer::Unavailable).await;
     services.wait(Duration::from_secs(5));
-    let due = services.reconciler.claim().await.expect("a claim");
+    let due = services.reconciler.claim(9).await.expect("a claim");
     services.apply(next(withdrawal.clone().cancel(services.now()))).await;
     let before = snapshot(&services.stores).await;
     for item in due {

@@ -1,0 +1,190 @@
+//! Money that leaves though nobody here sent it: what isn't there is owed, and what comes in pays that first.
+
+use std::time::Duration;
+
+use pix_domain::charges::{Charge, ChargeState};
+use pix_domain::error::{ApplyError, ServiceError};
+use pix_domain::ids::IntegratorId;
+use pix_domain::provider::Progress;
+use pix_domain::transition::Transition;
+use pix_domain::wallet::{Posting, Reason};
+use pix_domain::withdrawals::OutgoingState;
+
+use crate::builders::{cents, next, refund_command, withdrawal_command};
+use crate::{Answer, Services, StoreHarness, services, snapshot};
+
+/// Available, held, owed.
+async fn purse(services: &Services, integrator_id: IntegratorId) -> (i64, i64, i64) {
+    let wallet = services.wallet(integrator_id).await;
+    (wallet.available.get(), wallet.held.get(), wallet.owed.get())
+}
+
+/// The provider says that so much of the charge went back, and is asked.
+async fn taken_back(services: &Services, charge: &Charge, refunded: i64) -> Charge {
+    services.provider.says_refunded(charge.id.0, cents(refunded));
+    let (charge, _) = services.charges.refresh(charge.integrator_id, charge.id).await.expect("a charge");
+    charge
+}
+
+/// What the provider was forced to send back is taken from the wallet once, whatever it is told again.
+pub async fn a_forced_return_is_taken_once(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let integrator_id = services.integrator().await;
+    let charge = services.paid_charge(integrator_id, 10_000).await;
+    for (refunded, available) in [(3_000, 7_000), (3_000, 7_000), (10_000, 0), (10_000, 0)] {
+        let charge = taken_back(&services, &charge, refunded).await;
+        assert_eq!((charge.state.name(), charge.taken_back), ("paid", cents(refunded)));
+        assert_eq!(purse(&services, integrator_id).await, (available, 0, 0));
+    }
+    let found = services.stores.books.findings(integrator_id).await.expect("findings");
+    assert_eq!(found.iter().map(|finding| finding.code.as_str()).collect::<Vec<_>>(), ["taken_back"]);
+}
+
+/// What is more than the wallet has is owed. Nothing can be sent meanwhile, and what comes in pays it first.
+pub async fn what_the_wallet_lacks_is_owed_and_repaid_first(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let integrator_id = services.integrator().await;
+    let charge = services.paid_charge(integrator_id, 10_000).await;
+    services.withdrawals.create(withdrawal_command(integrator_id, 8_000)).await.expect("a withdrawal");
+    taken_back(&services, &charge, 10_000).await;
+    assert_eq!(purse(&services, integrator_id).await, (0, 0, 8_000));
+    let refused = services.withdrawals.create(withdrawal_command(integrator_id, 1)).await;
+    assert_eq!(refused, Err(ServiceError::InsufficientBalance));
+    services.paid_charge(integrator_id, 3_000).await;
+    assert_eq!(purse(&services, integrator_id).await, (0, 0, 5_000));
+    services.paid_charge(integrator_id, 6_000).await;
+    assert_eq!(purse(&services, integrator_id).await, (1_000, 0, 0));
+    services.withdrawals.create(withdrawal_command(integrator_id, 1_000)).await.expect("a withdrawal");
+}
+
+/// Money that is released or returned pays what is owed, too.
+pub async fn releases_and_returns_repay(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let integrator_id = services.integrator().await;
+    let charge = services.paid_charge(integrator_id, 10_000).await;
+    services.provider.answers(Answer::Accept);
+    let mut sent = Vec::new();
+    for amount in [4_000, 3_000, 3_000] {
+        let created = services.withdrawals.create(withdrawal_command(integrator_id, amount)).await;
+        sent.push(created.expect("a withdrawal").into_inner());
+    }
+    taken_back(&services, &charge, 9_000).await;
+    assert_eq!(purse(&services, integrator_id).await, (0, 10_000, 9_000));
+    services.provider.knows(sent[0].id.0, Progress::Failed { code: "no".into(), message: "no".into() });
+    services.provider.knows(sent[1].id.0, Progress::Completed);
+    services.provider.knows(sent[2].id.0, Progress::Returned(cents(3_000)));
+    for (withdrawal, expected) in sent.iter().zip([(0, 6_000, 5_000), (0, 3_000, 5_000), (0, 0, 2_000)]) {
+        services.transactions.consult(withdrawal.resource()).await.expect("a consult");
+        assert_eq!(purse(&services, integrator_id).await, expected);
+    }
+}
+
+/// A payment that was called failed, released, and left after all is taken from the wallet, once; it stays failed.
+pub async fn a_late_settlement_is_taken_once(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let integrator_id = services.funded(10_000).await;
+    services.provider.answers_next(Answer::Reject);
+    let created = services.withdrawals.create(withdrawal_command(integrator_id, 4_000)).await;
+    let rejected = created.expect("a withdrawal").into_inner();
+    services.withdrawals.create(withdrawal_command(integrator_id, 9_000)).await.expect("a withdrawal");
+    services.provider.knows(rejected.id.0, Progress::Completed);
+    for _ in 0..3 {
+        services.transactions.consult(rejected.resource()).await.expect("a consult");
+        let late = services.withdrawal(&rejected).await;
+        assert!(late.settled_late && matches!(late.state, OutgoingState::Failed(_)));
+        assert_eq!(purse(&services, integrator_id).await, (0, 0, 3_000));
+    }
+    let found = services.stores.books.findings(integrator_id).await.expect("findings");
+    let codes: Vec<_> = found.iter().map(|finding| finding.code.as_str()).collect();
+    assert_eq!(codes, ["completed_though_not_sent"]);
+}
+
+/// The store itself refuses money beside a debt, and to repay more than is owed; then nothing is written.
+pub async fn money_never_stands_beside_a_debt(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let integrator_id = services.integrator().await;
+    let charge = services.paid_charge(integrator_id, 1_000).await;
+    let forced = next(charge.clone().take_back(cents(400), services.now()));
+    let resource = charge.resource();
+    let owed = |value: i64| Posting::of(Reason::ForcedDebitOwed, cents(value), resource);
+    let repaid = |value: i64| Posting::of(Reason::OwedRepaid, cents(value), resource);
+    let with = |postings: Vec<Option<Posting>>| Transition {
+        postings: postings.into_iter().flatten().collect(),
+        ..forced.clone()
+    };
+    let before = snapshot(&services.stores).await;
+    let apply = async |transition: Transition| services.stores.domain.transitions.apply(transition).await;
+    assert_eq!(apply(with(vec![owed(400)])).await, Err(ApplyError::Owing));
+    assert_eq!(apply(with(vec![owed(100), repaid(200)])).await, Err(ApplyError::Owing));
+    assert_eq!(apply(with(vec![repaid(2_000)])).await, Err(ApplyError::InsufficientFunds));
+    assert_eq!(snapshot(&services.stores).await, before);
+    assert_eq!(apply(forced.clone()).await, Ok(()));
+    assert_eq!(purse(&services, integrator_id).await, (600, 0, 0));
+}
+
+/// Payments, withdrawals and forced returns at once: whatever the order, what is owed is exact and never beside money.
+pub async fn forced_returns_race_with_everything(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let integrator_id = services.integrator().await;
+    let mut charges = Vec::new();
+    for _ in 0..8 {
+        charges.push(services.paid_charge(integrator_id, 1_000).await);
+    }
+    let mut tasks = Vec::new();
+    for charge in charges.clone() {
+        let services = services.clone();
+        tasks.push(tokio::spawn(async move {
+            let back = taken_back(&services, &charge, 1_000).await;
+            assert_eq!(back.taken_back, cents(1_000));
+        }));
+    }
+    for number in 0..8 {
+        let services = services.clone();
+        tasks.push(tokio::spawn(async move {
+            if number % 2 == 0 {
+                let paid = services.paid_charge(integrator_id, 700).await;
+                assert_eq!(paid.state, ChargeState::Paid);
+            } else {
+                let _ = services.withdrawals.create(withdrawal_command(integrator_id, 1_500)).await;
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.expect("a task");
+    }
+    let book = services.stores.books.book(integrator_id).await.expect("the book");
+    let sent: i64 = book
+        .withdrawals
+        .iter()
+        .filter(|withdrawal| withdrawal.state == OutgoingState::Completed)
+        .map(|withdrawal| withdrawal.amount.cents().get())
+        .sum();
+    let wallet = book.wallet;
+    assert_eq!(wallet.available.get() - wallet.owed.get(), 8 * 1_000 + 4 * 700 - 8 * 1_000 - sent);
+    assert!(wallet.settled().is_ok() && wallet.held.is_zero());
+}
+
+/// What went back while a refund of ours was in progress looks like that refund; when it has ended, the charge is asked
+/// about once more.
+pub async fn a_refund_in_progress_hides_nothing_for_good(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    for (answer, taken) in
+        [(Progress::Completed, 3_000), (Progress::Failed { code: "no".into(), message: "no".into() }, 6_000)]
+    {
+        let integrator_id = services.integrator().await;
+        let charge = services.paid_charge(integrator_id, 10_000).await;
+        services.provider.answers_next(Answer::Accept);
+        let refund = services.refunds.create(refund_command(&charge, 3_000)).await.expect("a refund");
+        let refund = refund.into_inner();
+        let hidden = taken_back(&services, &charge, 3_000).await;
+        assert!(hidden.taken_back.is_zero(), "it may be our refund");
+        services.provider.knows(refund.id.0, answer);
+        services.provider.says_refunded(charge.id.0, cents(6_000));
+        for _ in 0..3 {
+            services.wait(Duration::from_secs(5));
+            services.reconciler.run_once().await.expect("a round");
+        }
+        let charge = services.charges.get(integrator_id, charge.id).await.expect("the charge");
+        assert_eq!(charge.taken_back, cents(taken));
+    }
+}

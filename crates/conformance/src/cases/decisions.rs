@@ -1,0 +1,223 @@
+//! What nobody knows is decided by two operators, after the provider was asked, and written down before it is done.
+
+use std::time::Duration;
+
+use pix_domain::audit_log::{Action, AuditLog, LogEntry, Operator};
+use pix_domain::decisions::{Decided, Decision, PROPOSAL_LIFETIME, Verdict};
+use pix_domain::error::ServiceError;
+use pix_domain::evidence::{EvidenceKind, Proof};
+use pix_domain::ids::IntegratorId;
+use pix_domain::provider::Progress;
+use pix_domain::withdrawals::{OutgoingState, Withdrawal};
+use uuid::Uuid;
+
+use crate::builders::{next, refund_command, withdrawal_command};
+use crate::{Answer, Services, StoreHarness, services};
+
+fn operator(name: &str) -> Operator {
+    Operator::parse(name).expect("a name")
+}
+
+async fn decide(services: &Services, id: Uuid, verdict: Verdict, who: &str) -> Result<Decided, ServiceError> {
+    let reason = format!("{who} has seen the bank's statement");
+    services.decisions.decide(&Decision { id, verdict, reason, operator: operator(who) }).await
+}
+
+fn log(services: &Services) -> AuditLog {
+    AuditLog::new(services.stores.domain.audit_log.clone(), services.clock.clone())
+}
+
+async fn actions(services: &Services, id: Uuid) -> Vec<Action> {
+    let about = log(services).about(&id.to_string(), 100).await.expect("entries");
+    about.iter().rev().map(|entry| entry.action).collect()
+}
+
+/// An integrator with 100.00, and a withdrawal of 40.00 that nobody knows about.
+async fn lost(services: &Services) -> (IntegratorId, Withdrawal) {
+    let integrator_id = services.funded(10_000).await;
+    services.provider.answers_next(Answer::LostRequest);
+    let created = services.withdrawals.create(withdrawal_command(integrator_id, 4_000)).await;
+    (integrator_id, created.expect("a withdrawal").into_inner())
+}
+
+/// One operator proposes, another confirms; only then does money move, and the evidence names both.
+pub async fn two_operators_decide(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    for (verdict, proof, state, balances) in [
+        (Verdict::Failed, Proof::Failed, "failed", (10_000, 0)),
+        (Verdict::Completed, Proof::Completed, "completed", (6_000, 0)),
+    ] {
+        let (integrator_id, withdrawal) = lost(&services).await;
+        let id = withdrawal.id.0;
+        let proposed = decide(&services, id, verdict, "ana").await.expect("a proposal");
+        let until = services.now().plus(PROPOSAL_LIFETIME);
+        assert_eq!(proposed, Decided::Proposed(withdrawal.resource(), until));
+        let alone = decide(&services, id, verdict, "ana").await;
+        assert!(matches!(alone, Err(ServiceError::InvalidState(why)) if why.contains("second operator")));
+        assert_eq!(services.withdrawal(&withdrawal).await.state, OutgoingState::Uncertain);
+        assert_eq!(services.balances(integrator_id).await, (6_000, 4_000));
+        let done = decide(&services, id, verdict, "rui").await.expect("a decision");
+        assert!(matches!(done, Decided::Done(_)), "{done:?}");
+        assert_eq!(services.withdrawal(&withdrawal).await.state.name(), state);
+        assert_eq!(services.balances(integrator_id).await, balances);
+        let seen = services.transactions.evidence(withdrawal.resource()).await.expect("evidence");
+        let decision = seen.iter().find(|seen| seen.kind == EvidenceKind::Decision).expect("a decision");
+        assert_eq!(decision.proof, proof);
+        assert!(decision.detail.contains("ana") && decision.detail.contains("rui"), "{}", decision.detail);
+        let expected = match verdict {
+            Verdict::Completed => [Action::CompletedProposed, Action::CompletedConfirmed],
+            Verdict::Failed => [Action::FailedProposed, Action::FailedConfirmed],
+        };
+        assert_eq!(actions(&services, id).await, expected);
+        assert!(matches!(decide(&services, id, verdict, "rui").await, Ok(Decided::ByEvidence(_))));
+    }
+    assert_eq!(log(&services).verify().await.map(|chain| chain.map(|(count, _)| count)), Ok(Ok(4)));
+}
+
+/// Evidence goes before opinion: what the provider knows is not decided, and what it has is never called failed.
+pub async fn evidence_goes_before_opinion(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let (integrator_id, withdrawal) = lost(&services).await;
+    let id = withdrawal.id.0;
+    services.provider.knows(id, Progress::Accepted);
+    let refused = decide(&services, id, Verdict::Failed, "ana").await;
+    assert!(matches!(refused, Err(ServiceError::InvalidState(why)) if why.contains("provider has it")));
+    services.provider.knows(id, Progress::Completed);
+    assert!(matches!(decide(&services, id, Verdict::Failed, "ana").await, Ok(Decided::ByEvidence(_))));
+    assert_eq!(services.balances(integrator_id).await, (6_000, 0));
+    assert_eq!(actions(&services, id).await, []);
+    services.provider.answers_next(Answer::Unavailable);
+    let created = services.withdrawals.create(withdrawal_command(integrator_id, 100)).await;
+    let queued = created.expect("a withdrawal").into_inner();
+    let refused = decide(&services, queued.id.0, Verdict::Completed, "ana").await;
+    assert!(matches!(refused, Err(ServiceError::InvalidState(why)) if why.contains("not sent")));
+    let charge = services.charge(integrator_id, 100).await;
+    let refused = decide(&services, charge.id.0, Verdict::Failed, "ana").await;
+    assert!(matches!(refused, Err(ServiceError::InvalidState(_))));
+    assert_eq!(decide(&services, services.id(), Verdict::Failed, "ana").await, Err(ServiceError::NotFound));
+}
+
+/// Who disagrees makes a proposal of their own, and a proposal nobody confirms ends.
+pub async fn who_disagrees_confirms_nothing(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let (integrator_id, withdrawal) = lost(&services).await;
+    let id = withdrawal.id.0;
+    for (verdict, who) in [(Verdict::Failed, "ana"), (Verdict::Completed, "rui"), (Verdict::Failed, "eva")] {
+        assert!(matches!(decide(&services, id, verdict, who).await, Ok(Decided::Proposed(..))));
+    }
+    services.wait(PROPOSAL_LIFETIME);
+    assert!(matches!(decide(&services, id, Verdict::Failed, "rui").await, Ok(Decided::Proposed(..))));
+    assert_eq!(services.balances(integrator_id).await, (6_000, 4_000));
+    services.wait(PROPOSAL_LIFETIME.saturating_sub(Duration::from_secs(1)));
+    assert!(matches!(decide(&services, id, Verdict::Failed, "ana").await, Ok(Decided::Done(_))));
+    assert_eq!(services.balances(integrator_id).await, (10_000, 0));
+}
+
+/// Whoever died between the journal and the money is finished by the same command, by anybody.
+pub async fn a_confirmed_decision_is_finished(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let (integrator_id, withdrawal) = lost(&services).await;
+    let id = withdrawal.id.0;
+    assert!(matches!(decide(&services, id, Verdict::Failed, "ana").await, Ok(Decided::Proposed(..))));
+    let (log, subject) = (log(&services), id.to_string());
+    let detail = "decided by ana (a) and rui (b)";
+    let confirmed = log.record(&operator("rui"), Action::FailedConfirmed, &subject, detail).await;
+    confirmed.expect("an entry");
+    assert_eq!(services.balances(integrator_id).await, (6_000, 4_000));
+    assert!(matches!(decide(&services, id, Verdict::Failed, "ana").await, Ok(Decided::Done(_))));
+    assert_eq!(services.balances(integrator_id).await, (10_000, 0));
+    assert_eq!(actions(&services, id).await, [Action::FailedProposed, Action::FailedConfirmed]);
+}
+
+/// A decision is about the sending that it was made about, and about no later one.
+pub async fn a_decision_holds_for_its_sending_only(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let (integrator_id, withdrawal) = lost(&services).await;
+    let id = withdrawal.id.0;
+    assert!(matches!(decide(&services, id, Verdict::Failed, "ana").await, Ok(Decided::Proposed(..))));
+    services.wait(Duration::from_secs(1));
+    let queued = next(services.withdrawal(&withdrawal).await.queue(services.now()));
+    services.apply(queued).await;
+    services.provider.answers_next(Answer::LostRequest);
+    services.wait(Duration::from_secs(5));
+    services.reconciler.run_once().await.expect("a round");
+    assert_eq!(services.withdrawal(&withdrawal).await.state, OutgoingState::Uncertain);
+    assert!(matches!(decide(&services, id, Verdict::Failed, "rui").await, Ok(Decided::Proposed(..))));
+    assert_eq!(services.balances(integrator_id).await, (6_000, 4_000));
+    services.wait(Duration::from_secs(1));
+    assert!(matches!(decide(&services, id, Verdict::Failed, "ana").await, Ok(Decided::Done(_))));
+}
+
+/// A refund is decided as a withdrawal is, with its charge.
+pub async fn a_refund_is_decided_with_its_charge(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let integrator_id = services.integrator().await;
+    let charge = services.paid_charge(integrator_id, 10_000).await;
+    for (verdict, sums) in [(Verdict::Failed, (0, 0)), (Verdict::Completed, (0, 3_000))] {
+        services.provider.answers_next(Answer::LostRequest);
+        let created = services.refunds.create(refund_command(&charge, 3_000)).await;
+        let refund = created.expect("a refund").into_inner();
+        assert!(matches!(decide(&services, refund.id.0, verdict, "ana").await, Ok(Decided::Proposed(..))));
+        assert!(matches!(decide(&services, refund.id.0, verdict, "rui").await, Ok(Decided::Done(_))));
+        let charge = services.charges.get(integrator_id, charge.id).await.expect("the charge");
+        assert_eq!((charge.refund_reserved.get(), charge.refunded.get()), sums);
+    }
+    assert_eq!(services.balances(integrator_id).await, (7_000, 0));
+}
+
+/// What leaves after it was decided not to is taken from the wallet, and an operator is told.
+pub async fn a_wrong_decision_is_paid_for(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let (integrator_id, withdrawal) = lost(&services).await;
+    for who in ["ana", "rui"] {
+        decide(&services, withdrawal.id.0, Verdict::Failed, who).await.expect("a decision");
+    }
+    assert_eq!(services.balances(integrator_id).await, (10_000, 0));
+    services.provider.knows(withdrawal.id.0, Progress::Completed);
+    services.transactions.consult(withdrawal.resource()).await.expect("a consult");
+    assert_eq!(services.balances(integrator_id).await, (6_000, 0));
+    let found = services.stores.books.findings(integrator_id).await.expect("findings");
+    assert_eq!(found.len(), 1);
+}
+
+/// The journal has no gaps, is read from any number on, and a taken number is refused.
+pub async fn the_journal_is_a_chain(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let (log, store) = (log(&services), services.stores.domain.audit_log.clone());
+    assert_eq!(store.newest().await, Ok(None));
+    let mut written = Vec::new();
+    for (number, subject) in ["a", "b", "a"].into_iter().enumerate() {
+        services.wait(Duration::from_secs(1));
+        let who = operator(&format!("operator {number}"));
+        written.push(log.record(&who, Action::FeesSet, subject, "çé 'x' \"y\"").await.expect("an entry"));
+    }
+    assert_eq!(store.list(0, 100).await.as_ref(), Ok(&written));
+    assert_eq!(store.list(1, 1).await, Ok(vec![written[1].clone()]));
+    assert_eq!(store.newest().await, Ok(Some(written[2].clone())));
+    assert_eq!(store.about("a", 100).await, Ok(vec![written[2].clone(), written[0].clone()]));
+    assert_eq!(store.about("a", 1).await, Ok(vec![written[2].clone()]));
+    assert_eq!(store.append(LogEntry { number: 2, ..written[2].clone() }).await, Ok(false));
+    assert_eq!(store.list(0, 100).await, Ok(written.clone()));
+    assert_eq!(log.verify().await, Ok(Ok((3, written[2].hash))));
+}
+
+/// Those who write at the same time are put in one order, and none is lost.
+pub async fn many_write_the_journal_at_once(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let tasks: Vec<_> = (0..12)
+        .map(|number| {
+            let log = log(&services);
+            tokio::spawn(async move {
+                let who = operator(&format!("operator {number}"));
+                log.record(&who, Action::KeyCreated, "k", "").await.expect("an entry").number
+            })
+        })
+        .collect();
+    let mut numbers = Vec::new();
+    for task in tasks {
+        numbers.push(task.await.expect("a task"));
+    }
+    numbers.sort_unstable();
+    assert_eq!(numbers, (1..=12).collect::<Vec<u64>>());
+    assert_eq!(log(&services).verify().await.map(|chain| chain.map(|(count, _)| count)), Ok(Ok(12)));
+}
