@@ -70,6 +70,11 @@ pub fn entry_number(column: &str, value: i64) -> Result<u64, StoreError> {
     u64::try_from(value).ok().ok_or_else(|| damaged(column, "the number of an entry"))
 }
 
+/// A quantity that is never below nothing.
+pub fn quantity(column: &str, value: i64) -> Result<u64, StoreError> {
+    u64::try_from(value).ok().ok_or_else(|| damaged(column, "a quantity"))
+}
+
 /// The number of an entry, to be kept.
 pub fn to_entry_number(value: u64) -> Result<i64, StoreError> {
     let refuse = || StoreError::Rejected("a book has at most 2^63 - 1 entries".to_owned());
@@ -169,6 +174,9 @@ pub fn outgoing_state(
     })
 }
 
+/// The names of the states that an outgoing movement stays in.
+pub const FINAL_STATES: [&str; 4] = ["completed", "failed", "canceled", "returned"];
+
 /// Why an outgoing movement failed, to be kept.
 pub const fn failure_of(state: &OutgoingState) -> Option<&Failure> {
     match state {
@@ -187,7 +195,8 @@ mod tests {
         for name in OutgoingState::NAMES {
             let of_failed = (name == "failed").then(|| failure.clone());
             let (code, message) = of_failed.map(|failure| (failure.code, failure.message)).unzip();
-            assert_eq!(outgoing_state("t.state", name, code, message).unwrap().name(), name);
+            let state = outgoing_state("t.state", name, code, message).unwrap();
+            assert_eq!((state.name(), state.is_final()), (name, FINAL_STATES.contains(&name)));
         }
     }
 

@@ -7,7 +7,8 @@
 //! | `columns`, `statement` | transitions as one statement over arrays |
 //! | `group` | gathering concurrent transitions |
 //! | `apply` | running them: one by one, or a group; and finding out what became of a lost commit |
-//! | `charges`, `withdrawals`, `refunds`, `books`, `evidence`, `follow_ups`, `settings`, `facts` | the other ports |
+//! | `due`, `inbox` | the statements of the workers |
+//! | `charges`, `withdrawals`, `refunds`, `books`, `evidence`, `follow_ups`, `callbacks`, `audit_log`, `settings`, `facts` | the other ports |
 //!
 //! **Writes** are one prepared statement and one round trip, in its own transaction (READ COMMITTED). It locks the
 //! records it changes, then the wallets, both in the order of their keys; decides; and writes what it accepted. What it
@@ -21,7 +22,9 @@
 //! tells whether it was the first sending that happened.
 
 mod apply;
+mod audit_log;
 mod books;
+mod callbacks;
 mod charges;
 mod columns;
 mod due;
@@ -30,6 +33,7 @@ mod evidence;
 mod facts;
 mod follow_ups;
 mod group;
+mod inbox;
 mod open;
 mod page;
 mod pool;
@@ -45,6 +49,7 @@ use std::time::Duration;
 use pix_domain::error::StoreError;
 
 use apply::Applier;
+use error::DbError;
 use group::Gatherer;
 pub use group::{MAX_GATHER_WAIT, MAX_GROUP};
 pub use open::OpenError;
@@ -168,9 +173,19 @@ impl PgStore {
         self.reads.get().await
     }
 
-    /// A connection for the list of what is due.
+    /// A connection for the list of what is due, and for callbacks.
     async fn works(&self) -> Result<Conn, StoreError> {
         self.workers.get().await
+    }
+
+    /// The result of a write on a connection of [`works`](Self::works). When the server is no longer the one that writes,
+    /// nobody goes there again.
+    fn worked<T>(&self, conn: Conn, done: Result<T, DbError>) -> Result<T, StoreError> {
+        if matches!(done, Err(DbError::ReadOnly(_))) {
+            drop(Conn::take(conn));
+            self.workers.forget();
+        }
+        done.map_err(DbError::of_write)
     }
 
     /// A connection for writes of settings.

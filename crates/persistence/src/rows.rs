@@ -1,13 +1,17 @@
 //! Records as rows and rows as records. Shared by every database; knows none.
 
+mod audit_log;
 mod books;
+mod callbacks;
 mod charges;
 mod evidence;
 mod refunds;
 mod settings;
 mod withdrawals;
 
+pub use audit_log::LogRow;
 pub use books::{EventRow, FindingRow, HandleRow, PostingRow, WalletRow};
+pub use callbacks::{CallbackRow, due_of, state_of};
 pub use charges::{ChargeRow, ReceiptRow};
 pub use evidence::{EvidenceRow, TwinRow};
 pub use refunds::RefundRow;

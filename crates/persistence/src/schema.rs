@@ -60,6 +60,7 @@ table! {
         available_cents -> BigInt,
         held_cents -> BigInt,
         entries -> BigInt,
+        owed_cents -> BigInt,
     }
 }
 
@@ -120,6 +121,7 @@ table! {
         updated_at -> Instant,
         follow_up_at -> Nullable<Instant>,
         follow_up_attempts -> BigInt,
+        taken_back_cents -> BigInt,
     }
 }
 
@@ -172,6 +174,7 @@ table! {
         updated_at -> Instant,
         follow_up_at -> Nullable<Instant>,
         follow_up_attempts -> BigInt,
+        settled_late -> Bool,
     }
 }
 
@@ -282,5 +285,37 @@ table! {
         resource_id -> Id,
         others -> Text,
         created_at -> Instant,
+    }
+}
+
+table! {
+    use diesel::sql_types::{BigInt, Nullable, Text};
+    use crate::codec::{Id, Instant};
+
+    callbacks (id) {
+        id -> Id,
+        reference -> Nullable<Id>,
+        body -> Text,
+        digest -> Id,
+        received_at -> Instant,
+        state -> Text,
+        due_at -> Nullable<Instant>,
+        attempts -> BigInt,
+    }
+}
+
+table! {
+    use diesel::sql_types::{BigInt, Text};
+    use crate::codec::Instant;
+
+    audit_log (number) {
+        number -> BigInt,
+        created_at -> Instant,
+        operator -> Text,
+        action -> Text,
+        subject -> Text,
+        detail -> Text,
+        previous -> Text,
+        hash -> Text,
     }
 }

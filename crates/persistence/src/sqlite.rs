@@ -7,7 +7,7 @@
 //! | `writer` | the one thread that writes, and how it gathers commits |
 //! | `reader` | the pool that reads |
 //! | `apply` | a transition as statements |
-//! | `charges`, `withdrawals`, `refunds`, `books`, `evidence`, `follow_ups`, `settings` | the ports |
+//! | `charges`, `withdrawals`, `refunds`, `books`, `evidence`, `follow_ups`, `callbacks`, `audit_log`, `settings` | the ports |
 //!
 //! **Writes** go through one connection on a thread of its own: it takes whatever is waiting, runs each command in a
 //! savepoint, commits once and answers everybody. SQLite has one writer anyway; gathering makes the price of a durable
@@ -22,7 +22,9 @@
 //! the program has to be restarted, and what SQLite then finds in the file is the truth.
 
 mod apply;
+mod audit_log;
 mod books;
+mod callbacks;
 mod charges;
 mod connection;
 mod error;

@@ -8,6 +8,10 @@ use std::path::{Path, PathBuf};
 use diesel::connection::{Connection, SimpleConnection};
 use diesel::prelude::{ExpressionMethods, QueryDsl, RunQueryDsl};
 use diesel::sqlite::SqliteConnection;
+use pix_domain::audit::{self, BookStore};
+use pix_domain::credentials::store::IntegratorStore;
+use pix_domain::evidence::EvidenceStore;
+use pix_domain::wallet::store::WalletStore;
 use pix_persistence::sqlite::{OpenError, SqliteOptions, SqliteStore};
 use tempfile::TempDir;
 
@@ -31,6 +35,34 @@ const MIGRATING: SqliteOptions = SqliteOptions {
     acquire_timeout: pix_persistence::sqlite::DEFAULT_ACQUIRE_TIMEOUT,
     queue_wait: pix_persistence::sqlite::DEFAULT_QUEUE_WAIT,
 };
+
+/// The first two migrations, as whoever ran them has them.
+const AT_MIGRATION_2: [(&str, &str); 2] = [
+    ("20261121000001", include_str!("../../../migrations/sqlite/2026-11-21-000001_books/up.sql")),
+    ("20261121000002", include_str!("../../../migrations/sqlite/2026-11-21-000002_evidence/up.sql")),
+];
+
+/// Rows of a database that is there.
+const ROWS_AT_MIGRATION_2: &str = include_str!("fixtures/at_migration_2.sql");
+
+/// The tables that were there then, with what each row has more of now.
+const TABLES_AT_MIGRATION_2: [(&str, &str); 15] = [
+    ("integrators", ""),
+    ("api_keys", ""),
+    ("fee_schedules", ""),
+    ("wallets", ", 0"),
+    ("postings", ""),
+    ("charges", ", 0"),
+    ("receipts", ""),
+    ("withdrawals", ", 0"),
+    ("refunds", ""),
+    ("handles", ""),
+    ("events", ""),
+    ("findings", ""),
+    ("facts", ""),
+    ("evidence", ""),
+    ("twins", ""),
+];
 
 fn place() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
@@ -180,6 +212,47 @@ async fn every_table_is_strict() {
         .iter()
         .filter(|(name, _)| !name.starts_with("sqlite_") && name != "__diesel_schema_migrations")
         .collect();
-    assert_eq!(ours.len(), 15, "{ours:?}");
+    assert_eq!(ours.len(), 17, "{ours:?}");
     assert!(ours.iter().all(|(_, strict)| *strict), "{ours:?}");
+}
+
+#[tokio::test]
+async fn a_file_of_the_second_migration_is_brought_up_to_date_with_all_that_is_in_it() {
+    let (_folder, path) = place();
+    raw(
+        &path,
+        "CREATE TABLE __diesel_schema_migrations (version VARCHAR(50) PRIMARY KEY NOT NULL, run_on TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP)",
+    );
+    for (version, schema) in AT_MIGRATION_2 {
+        raw(&path, schema);
+        raw(&path, &format!("INSERT INTO __diesel_schema_migrations (version) VALUES ('{version}')"));
+    }
+    raw(&path, ROWS_AT_MIGRATION_2);
+    for (table, _) in TABLES_AT_MIGRATION_2 {
+        raw(&path, &format!("CREATE TABLE was_{table} AS SELECT * FROM {table}"));
+    }
+    assert_eq!(SqliteStore::migrate(&path).unwrap(), ["2026-11-21-000003_uncertain"]);
+    for (table, more) in TABLES_AT_MIGRATION_2 {
+        // Fails when a row isn't as it was, or there are more or fewer.
+        raw(
+            &path,
+            &format!(
+                "CREATE TEMP TABLE proof (wrong INTEGER CHECK (wrong = 0)); \
+                 INSERT INTO proof SELECT count(*) FROM (SELECT *{more} FROM was_{table} EXCEPT SELECT * FROM {table}); \
+                 INSERT INTO proof SELECT (SELECT count(*) FROM was_{table}) - (SELECT count(*) FROM {table}); \
+                 DROP TABLE was_{table};"
+            ),
+        );
+    }
+    let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
+    let owner = IntegratorStore::list(&store).await.unwrap()[0].id;
+    let book = store.book(owner).await.unwrap();
+    assert_eq!(audit::check(owner, &book), Vec::new());
+    assert_eq!(
+        (book.entries.len(), book.charges.len(), book.withdrawals.len(), book.refunds.len()),
+        (12, 2, 3, 1)
+    );
+    let wallet = store.wallet(owner).await.unwrap();
+    assert_eq!((wallet.available.get(), wallet.held.get(), wallet.owed.get()), (4_970, 400, 0));
+    assert_eq!(EvidenceStore::list(&store, book.withdrawals[2].resource()).await.unwrap().len(), 1);
 }

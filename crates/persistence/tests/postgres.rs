@@ -6,9 +6,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pix_conformance::builders::{cents, name, payment, ticket};
+use pix_conformance::builders::{cents, name, next, payment, ticket};
 use pix_conformance::{Services, StoreSet};
 use pix_domain::audit::{self, BookStore};
+use pix_domain::audit_log::{Action, AuditLogStore, LogEntry, LogHash, Operator};
+use pix_domain::callbacks::{Callback, CallbackState, CallbackStore};
 use pix_domain::charges::store::ChargeStore;
 use pix_domain::charges::{Charge, ChargeState, Credited, Failure};
 use pix_domain::credentials::store::{ApiKeyStore, IntegratorStore};
@@ -141,6 +143,7 @@ fn charge_in(services: &Services, owner: IntegratorId, state: ChargeState, whole
         });
         charge.refund_reserved = cents(3);
         charge.refunded = cents(4);
+        charge.taken_back = cents(5);
     }
     charge.expires_at = Timestamp::from_micros(i64::MIN);
     charge
@@ -194,6 +197,7 @@ async fn every_field_of_a_withdrawal_comes_back_exactly() {
             withdrawal.provider_body = Some(ProviderBody("{\"a\":\"\\u0000\u{1}é\"}".into()));
             withdrawal.end_to_end_id = Some("E…".into());
             withdrawal.returned = cents(999);
+            withdrawal.settled_late = true;
             withdrawal.completed_at = Some(Timestamp::from_micros(-1));
         }
         keep(&place.store, owner, Record::Withdrawal(Box::new(withdrawal.clone()))).await;
@@ -244,20 +248,27 @@ async fn the_schema_refuses_refunds_above_what_was_paid_though_the_domain_asks_f
     let place = place().await;
     let services = place.services();
     let owner = services.integrator().await;
-    let mut charge = services.paid_charge(owner, 10_000).await;
-    let guard = Guard::At(charge.version);
-    charge.version = charge.version.next();
-    charge.refund_reserved = cents(10_001);
+    let paid = services.paid_charge(owner, 10_000).await;
     let before = place.store.book(owner).await.unwrap();
-    let write = Transition::new(owner, services.now()).write(
-        guard,
-        Record::Charge(Box::new(charge)),
-        EventKind::ChargeRefundReserved,
-        None,
-    );
-    let Err(ApplyError::Store(StoreError::Rejected(why))) = place.store.apply(write).await else { panic!() };
-    assert!(why.contains("charges_refunds_within_payment"), "{why}");
-    assert_eq!(place.store.book(owner).await.unwrap(), before);
+    for (reserved, refunded, taken_back) in
+        [(10_001, 0, 0), (1, 10_000, 0), (5_000, 0, 5_001), (0, 0, 10_001)]
+    {
+        let mut charge = paid.clone();
+        charge.version = paid.version.next();
+        (charge.refund_reserved, charge.refunded, charge.taken_back) =
+            (cents(reserved), cents(refunded), cents(taken_back));
+        let write = Transition::new(owner, services.now()).write(
+            Guard::At(paid.version),
+            Record::Charge(Box::new(charge)),
+            EventKind::ChargeRefundReserved,
+            None,
+        );
+        let Err(ApplyError::Store(StoreError::Rejected(why))) = place.store.apply(write).await else {
+            panic!()
+        };
+        assert!(why.contains("charges_refunds_within_payment"), "{why}");
+        assert_eq!(place.store.book(owner).await.unwrap(), before);
+    }
 }
 
 #[tokio::test]
@@ -456,7 +467,7 @@ async fn nodes_that_claim_at_once_never_claim_the_same_record() {
         workers.push(tokio::spawn(async move {
             let mut claimed = Vec::new();
             loop {
-                let batch = store.claim(late, lease, 7).await.unwrap();
+                let batch = FollowUpStore::claim(&*store, late, lease, 7).await.unwrap();
                 if batch.is_empty() {
                     return claimed;
                 }
@@ -473,7 +484,7 @@ async fn nodes_that_claim_at_once_never_claim_the_same_record() {
     assert!(claimed.iter().all(|follow_up| follow_up.attempts == 1));
     let ids: BTreeSet<_> = resources.iter().map(|resource| resource.id).collect();
     assert!(ids.is_superset(&made));
-    assert_eq!(place.store.claim(late, lease, 100).await, Ok(Vec::new()));
+    assert_eq!(FollowUpStore::claim(&*place.store, late, lease, 100).await, Ok(Vec::new()));
 }
 
 #[tokio::test]
@@ -492,7 +503,7 @@ async fn a_record_that_another_one_holds_is_passed_over_and_not_waited_for() {
     let lock = format!("BEGIN; SELECT 1 FROM withdrawals WHERE id = '{held_id}' FOR UPDATE");
     client.batch_execute(&lock).await.unwrap();
     let late = Timestamp::from_micros(i64::MAX / 2);
-    let claim = || place.store.claim(late, Duration::from_hours(1), 100);
+    let claim = || FollowUpStore::claim(&*place.store, late, Duration::from_hours(1), 100);
     let ids = |claimed: Vec<pix_domain::follow_up::FollowUp>| -> BTreeSet<Uuid> {
         claimed.iter().map(|follow_up| follow_up.resource.id).collect()
     };
@@ -575,4 +586,149 @@ async fn what_names_no_integrator_or_a_taken_id_is_rejected() {
     let again = IntegratorStore::find(&*place.store, owner).await.unwrap().unwrap();
     let taken = rejected("the integrator's id is taken");
     assert_eq!(IntegratorStore::create(&*place.store, again).await, Err(taken));
+}
+
+fn act(number: u64) -> LogEntry {
+    let mut entry = LogEntry {
+        number,
+        at: Timestamp::from_micros(1),
+        operator: Operator::parse("Ana Souza").unwrap(),
+        action: Action::FeesSet,
+        subject: "loja".into(),
+        detail: "pão".into(),
+        previous: LogHash::NONE,
+        hash: LogHash::NONE,
+    };
+    entry.hash = entry.computed_hash();
+    entry
+}
+
+#[tokio::test]
+async fn the_schema_refuses_to_change_or_remove_an_act_of_the_journal() {
+    let place = place().await;
+    assert_eq!(place.store.append(act(1)).await, Ok(true));
+    assert_eq!(place.store.append(act(1)).await, Ok(false));
+    for sql in [
+        "UPDATE audit_log SET detail = 'x'",
+        "DELETE FROM audit_log WHERE number = 1",
+        "DELETE FROM audit_log",
+        "TRUNCATE audit_log",
+        "INSERT INTO audit_log TABLE audit_log ON CONFLICT (number) DO UPDATE SET detail = 'x'",
+    ] {
+        let why = server().psql(&place.database, sql).unwrap_err().to_string();
+        assert!(why.contains("the audit log is only ever added to"), "{sql}: {why}");
+    }
+    assert_eq!(place.store.append(act(2)).await, Ok(true));
+    assert_eq!(AuditLogStore::list(&*place.store, 0, 10).await, Ok(vec![act(1), act(2)]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn acts_that_are_written_at_once_under_one_number_are_one() {
+    let place = place().await;
+    let stores = [place.store.clone(), open(&place.database).await];
+    let tasks: Vec<_> = (0..16)
+        .map(|turn| {
+            let store = stores[turn % 2].clone();
+            let entry = LogEntry { detail: turn.to_string(), ..act(1) };
+            tokio::spawn(async move { store.append(entry).await.unwrap() })
+        })
+        .collect();
+    let mut kept = 0;
+    for task in tasks {
+        kept += usize::from(task.await.unwrap());
+    }
+    assert_eq!((kept, AuditLogStore::list(&*place.store, 0, 10).await.unwrap().len()), (1, 1));
+}
+
+#[tokio::test]
+async fn the_schema_knows_that_no_wallet_has_money_beside_a_debt() {
+    let place = place().await;
+    place.services().funded(10).await;
+    for sql in
+        ["UPDATE wallets SET owed_cents = 1", "UPDATE wallets SET available_cents = 0, owed_cents = -1"]
+    {
+        let why = server().psql(&place.database, sql).unwrap_err().to_string();
+        assert!(why.contains("wallets_owed_alone"), "{why}");
+    }
+}
+
+#[tokio::test]
+async fn what_comes_to_a_wallet_that_owes_is_not_spent_by_another_one_of_its_group() {
+    let place = place().await;
+    let services = place.services();
+    let (owner, other) = (services.integrator().await, services.funded(1_000).await);
+    let back = services.paid_charge(owner, 1_000).await;
+    services.apply(services.withdrawal_intent(owner, 1_000)).await;
+    let forced = next(back.take_back(cents(400), services.now()));
+    assert_eq!(place.store.apply(forced.clone()).await, Err(ApplyError::InsufficientFunds));
+    services.apply(forced.fitted_to(place.store.wallet(owner).await.unwrap()).unwrap()).await;
+
+    let charge = services.charge(owner, 300).await;
+    let bringing = services.credit_intent(&charge, services.payment(300));
+    let spending = services.withdrawal_intent(owner, 300);
+    // One group: without the rule the sum of both fits, and nothing would be left of the debt's money.
+    let group = vec![bringing.clone(), spending.clone(), services.withdrawal_intent(other, 10)];
+    let answers = place.store.apply_all(group).await;
+    assert_eq!(answers, [Err(ApplyError::Owing), Err(ApplyError::InsufficientFunds), Ok(())]);
+
+    let fitted = bringing.fitted_to(place.store.wallet(owner).await.unwrap()).unwrap();
+    let late = services.withdrawal_intent(other, 10);
+    let answers = place.store.apply_all(vec![fitted, spending, late]).await;
+    assert_eq!(answers, [Ok(()), Err(ApplyError::InsufficientFunds), Ok(())]);
+    let book = place.store.book(owner).await.unwrap();
+    assert_eq!(
+        (book.wallet.available.get(), book.wallet.held.get(), book.wallet.owed.get()),
+        (0, 1_000, 100)
+    );
+    assert_eq!(audit::check(owner, &book), Vec::new());
+}
+
+fn callback(id: u128, body: &str) -> Callback {
+    let received_at = Timestamp::from_micros(1);
+    Callback { id: Uuid::from_u128(id), received_at, reference: Some(Uuid::from_u128(1)), body: body.into() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn callbacks_that_come_at_once_are_kept_once_and_claimed_once() {
+    let place = place().await;
+    let stores = [place.store.clone(), open(&place.database).await];
+    let now = Timestamp::from_micros(5);
+    let tasks: Vec<_> = (0..40)
+        .map(|turn| {
+            let store = stores[turn % 2].clone();
+            let callback = callback(100 + u128::try_from(turn).unwrap(), &(turn % 10).to_string());
+            tokio::spawn(async move { store.keep(callback, CallbackState::Waiting(now)).await.unwrap() })
+        })
+        .collect();
+    let mut kept = 0;
+    for task in tasks {
+        kept += usize::from(task.await.unwrap());
+    }
+    assert_eq!(kept, 10);
+    // Each repetition put off the one that waits by a microsecond.
+    assert_eq!(place.sql("SELECT DISTINCT due_at FROM callbacks"), "8");
+    let now = now.plus(Duration::from_micros(3));
+    let workers: Vec<_> = (0..8)
+        .map(|turn| {
+            let store = stores[turn % 2].clone();
+            tokio::spawn(async move {
+                CallbackStore::claim(&*store, now, Duration::from_hours(1), 3).await.unwrap()
+            })
+        })
+        .collect();
+    let mut claimed = CallbackStore::claim(&*place.store, now, Duration::from_hours(1), 100).await.unwrap();
+    for worker in workers {
+        claimed.extend(worker.await.unwrap());
+    }
+    let ids: BTreeSet<_> = claimed.iter().map(|claimed| claimed.callback.id).collect();
+    assert_eq!((claimed.len(), ids.len()), (ids.len(), 10));
+    assert!(claimed.iter().all(|claimed| claimed.attempts == 2));
+}
+
+#[tokio::test]
+async fn a_callback_with_a_text_that_no_column_can_hold_is_kept_all_the_same() {
+    let place = place().await;
+    let kept = place.store.keep(callback(7, "a\0b"), CallbackState::Waiting(Timestamp::from_micros(5))).await;
+    assert_eq!(kept, Ok(true));
+    assert_eq!(place.sql("SELECT body FROM callbacks"), "a\u{fffd}b");
 }

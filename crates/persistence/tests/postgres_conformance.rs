@@ -36,7 +36,10 @@ fn server() -> &'static PgServer {
 
 fn bouncer() -> &'static PgBouncer {
     static BOUNCER: OnceLock<PgBouncer> = OnceLock::new();
-    BOUNCER.get_or_init(|| PgBouncer::start(server(), PoolMode::Session).expect("a PgBouncer"))
+    // Each case has a database of its own: the server has no room for what is left of all of them.
+    let settings = [("server_idle_timeout", "2")];
+    BOUNCER
+        .get_or_init(|| PgBouncer::start_with(server(), PoolMode::Session, &settings).expect("a PgBouncer"))
 }
 
 /// A database with the schema, to be copied for each case.

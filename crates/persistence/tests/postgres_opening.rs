@@ -7,10 +7,42 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::Duration;
 
+use pix_domain::audit::{self, BookStore};
+use pix_domain::credentials::store::IntegratorStore;
+use pix_domain::evidence::EvidenceStore;
+use pix_domain::wallet::store::WalletStore;
 use pix_persistence::postgres::{OpenError, PgOptions, PgStore};
 use pix_pg_server::{Options, PgServer, fresh_name};
 
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The first two migrations, as whoever ran them has them.
+const AT_MIGRATION_2: [(&str, &str); 2] = [
+    ("20261121000001", include_str!("../../../migrations/postgres/2026-11-21-000001_books/up.sql")),
+    ("20261121000002", include_str!("../../../migrations/postgres/2026-11-21-000002_evidence/up.sql")),
+];
+
+/// Rows of a database that is there.
+const ROWS_AT_MIGRATION_2: &str = include_str!("fixtures/at_migration_2.sql");
+
+/// The tables that were there then, with what each row has more of now.
+const TABLES_AT_MIGRATION_2: [(&str, &str); 15] = [
+    ("integrators", ""),
+    ("api_keys", ""),
+    ("fee_schedules", ""),
+    ("wallets", ", 0"),
+    ("postings", ""),
+    ("charges", ", 0"),
+    ("receipts", ""),
+    ("withdrawals", ", false"),
+    ("refunds", ""),
+    ("handles", ""),
+    ("events", ""),
+    ("findings", ""),
+    ("facts", ""),
+    ("evidence", ""),
+    ("twins", ""),
+];
 
 fn options(migrate: bool) -> PgOptions {
     PgOptions { migrate, connect_timeout: PATIENCE, ..PgOptions::default() }
@@ -282,7 +314,7 @@ async fn the_constraints_that_refusals_are_known_by_have_their_names() {
     let keys = "SELECT string_agg(conname, ' ' ORDER BY conname COLLATE \"C\") FROM pg_constraint \
                 WHERE connamespace = 'public'::regnamespace AND contype IN ('p', 'u')";
     let expected = "__diesel_schema_migrations_pkey api_keys_number_key api_keys_pkey \
-                    charges_external_id_key charges_pkey events_pkey evidence_pkey facts_pkey fee_schedules_pkey \
+                    audit_log_pkey callbacks_pkey charges_external_id_key charges_pkey events_pkey evidence_pkey facts_pkey fee_schedules_pkey \
                     findings_code_key findings_pkey handles_pkey integrators_pkey postings_pkey \
                     receipts_number_key receipts_pkey refunds_external_id_key refunds_pkey twins_pkey wallets_pkey \
                     withdrawals_external_id_key withdrawals_pkey";
@@ -300,5 +332,47 @@ async fn the_integrator_leads_every_key_of_what_belongs_to_one() {
                   JOIN pg_attribute ON attrelid = conrelid AND attnum = conkey[1] \
                   WHERE connamespace = 'public'::regnamespace AND contype IN ('p', 'u', 'f') \
                   AND attname <> 'integrator_id' AND conrelid <> '__diesel_schema_migrations'::regclass";
-    assert_eq!(sql(&name, others), "api_keys_pkey facts_pkey integrators_pkey receipts_number_key");
+    // The journal and the callbacks are of the whole deployment, as facts are.
+    let expected =
+        "api_keys_pkey audit_log_pkey callbacks_pkey facts_pkey integrators_pkey receipts_number_key";
+    assert_eq!(sql(&name, others), expected);
+}
+
+#[tokio::test]
+async fn a_database_of_the_second_migration_is_brought_up_to_date_with_all_that_is_in_it() {
+    let name = empty();
+    sql(
+        &name,
+        "CREATE TABLE __diesel_schema_migrations (version VARCHAR(50) PRIMARY KEY NOT NULL, run_on TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP)",
+    );
+    for (version, schema) in AT_MIGRATION_2 {
+        sql(&name, schema);
+        sql(&name, &format!("INSERT INTO __diesel_schema_migrations (version) VALUES ('{version}')"));
+    }
+    sql(&name, "ALTER TABLE events ALTER transition_id SET DEFAULT gen_random_uuid()");
+    sql(&name, ROWS_AT_MIGRATION_2);
+    for (table, _) in TABLES_AT_MIGRATION_2 {
+        sql(&name, &format!("CREATE TABLE was_{table} AS TABLE {table}"));
+    }
+    let url = server().url(&name);
+    assert_eq!(PgStore::migrate(&url, PATIENCE).await.unwrap(), ["2026-11-21-000003_uncertain"]);
+    for (table, more) in TABLES_AT_MIGRATION_2 {
+        let lost =
+            format!("SELECT count(*) FROM (SELECT *{more} FROM was_{table} EXCEPT ALL TABLE {table}) lost");
+        assert_eq!(sql(&name, &lost), "0", "{table}");
+        let made =
+            format!("SELECT count(*) FROM (TABLE {table} EXCEPT ALL SELECT *{more} FROM was_{table}) made");
+        assert_eq!(sql(&name, &made), "0", "{table}");
+    }
+    let store = PgStore::open(&url, options(false)).await.unwrap();
+    let owner = IntegratorStore::list(&store).await.unwrap()[0].id;
+    let book = store.book(owner).await.unwrap();
+    assert_eq!(audit::check(owner, &book), Vec::new());
+    assert_eq!(
+        (book.entries.len(), book.charges.len(), book.withdrawals.len(), book.refunds.len()),
+        (12, 2, 3, 1)
+    );
+    let wallet = store.wallet(owner).await.unwrap();
+    assert_eq!((wallet.available.get(), wallet.held.get(), wallet.owed.get()), (4_970, 400, 0));
+    assert_eq!(EvidenceStore::list(&store, book.withdrawals[2].resource()).await.unwrap().len(), 1);
 }

@@ -10,6 +10,7 @@ use diesel::sqlite::SqliteConnection;
 use pix_conformance::builders::{cents, name, payment, ticket};
 use pix_conformance::{Services, StoreSet};
 use pix_domain::audit::{self, BookStore};
+use pix_domain::audit_log::{Action, AuditLogStore, LogEntry, LogHash, Operator};
 use pix_domain::charges::store::ChargeStore;
 use pix_domain::charges::{Charge, ChargeState, Credited, Failure};
 use pix_domain::error::{ApplyError, StoreError, UniqueKey};
@@ -120,6 +121,7 @@ fn charge_in(services: &Services, owner: IntegratorId, state: ChargeState, whole
         });
         charge.refund_reserved = cents(3);
         charge.refunded = cents(4);
+        charge.taken_back = cents(5);
     }
     charge.expires_at = Timestamp::from_micros(i64::MIN);
     charge
@@ -173,6 +175,7 @@ async fn every_field_of_a_withdrawal_comes_back_exactly() {
             withdrawal.provider_body = Some(ProviderBody("{\"a\":\"\u{0}é\"}".into()));
             withdrawal.end_to_end_id = Some("E…".into());
             withdrawal.returned = cents(999);
+            withdrawal.settled_late = true;
             withdrawal.completed_at = Some(Timestamp::from_micros(-1));
         }
         keep(&place.store, owner, Record::Withdrawal(Box::new(withdrawal.clone()))).await;
@@ -223,20 +226,27 @@ async fn the_schema_refuses_refunds_above_what_was_paid_though_the_domain_asks_f
     let place = place();
     let services = place.services();
     let owner = services.integrator().await;
-    let mut charge = services.paid_charge(owner, 10_000).await;
-    let guard = Guard::At(charge.version);
-    charge.version = charge.version.next();
-    charge.refund_reserved = cents(10_001);
+    let paid = services.paid_charge(owner, 10_000).await;
     let before = place.store.book(owner).await.unwrap();
-    let write = Transition::new(owner, services.now()).write(
-        guard,
-        Record::Charge(Box::new(charge)),
-        EventKind::ChargeRefundReserved,
-        None,
-    );
-    let Err(ApplyError::Store(StoreError::Rejected(why))) = place.store.apply(write).await else { panic!() };
-    assert!(why.contains("charges_refunds_within_payment"), "{why}");
-    assert_eq!(place.store.book(owner).await.unwrap(), before);
+    for (reserved, refunded, taken_back) in
+        [(10_001, 0, 0), (1, 10_000, 0), (5_000, 0, 5_001), (0, 0, 10_001)]
+    {
+        let mut charge = paid.clone();
+        charge.version = paid.version.next();
+        (charge.refund_reserved, charge.refunded, charge.taken_back) =
+            (cents(reserved), cents(refunded), cents(taken_back));
+        let write = Transition::new(owner, services.now()).write(
+            Guard::At(paid.version),
+            Record::Charge(Box::new(charge)),
+            EventKind::ChargeRefundReserved,
+            None,
+        );
+        let Err(ApplyError::Store(StoreError::Rejected(why))) = place.store.apply(write).await else {
+            panic!()
+        };
+        assert!(why.contains("charges_refunds_within_payment"), "{why}");
+        assert_eq!(place.store.book(owner).await.unwrap(), before);
+    }
 }
 
 #[tokio::test]
@@ -403,5 +413,53 @@ async fn a_fact_of_the_deployment_is_kept_until_another_takes_its_place() {
     for value in ["one", "other"] {
         place.store.keep_fact("provider", value.to_owned()).await.unwrap();
         assert_eq!(open(&place.path).fact("provider").await, Ok(Some(value.to_owned())));
+    }
+}
+
+fn act(number: u64) -> LogEntry {
+    let mut entry = LogEntry {
+        number,
+        at: Timestamp::from_micros(1),
+        operator: Operator::parse("Ana Souza").unwrap(),
+        action: Action::FeesSet,
+        subject: "loja".into(),
+        detail: "pão".into(),
+        previous: LogHash::NONE,
+        hash: LogHash::NONE,
+    };
+    entry.hash = entry.computed_hash();
+    entry
+}
+
+#[tokio::test]
+async fn the_schema_refuses_to_change_or_remove_an_act_of_the_journal() {
+    let place = place();
+    assert_eq!(place.store.append(act(1)).await, Ok(true));
+    assert_eq!(place.store.append(act(1)).await, Ok(false));
+    let mut conn = SqliteConnection::establish(place.path.to_str().unwrap()).unwrap();
+    for sql in [
+        "UPDATE audit_log SET detail = 'x'",
+        "DELETE FROM audit_log WHERE number = 1",
+        "DELETE FROM audit_log",
+        "INSERT OR REPLACE INTO audit_log SELECT number, created_at, operator, action, subject, 'x', previous, hash FROM audit_log",
+        "INSERT INTO audit_log SELECT * FROM audit_log WHERE true ON CONFLICT (number) DO UPDATE SET detail = 'x'",
+    ] {
+        let why = conn.batch_execute(sql).unwrap_err().to_string();
+        assert!(why.contains("the audit log is only ever added to"), "{sql}: {why}");
+    }
+    assert_eq!(place.store.append(act(2)).await, Ok(true));
+    assert_eq!(AuditLogStore::list(&*place.store, 0, 10).await, Ok(vec![act(1), act(2)]));
+}
+
+#[tokio::test]
+async fn the_schema_knows_that_no_wallet_has_money_beside_a_debt() {
+    let place = place();
+    place.services().funded(10).await;
+    let mut conn = SqliteConnection::establish(place.path.to_str().unwrap()).unwrap();
+    for sql in
+        ["UPDATE wallets SET owed_cents = 1", "UPDATE wallets SET available_cents = 0, owed_cents = -1"]
+    {
+        let why = conn.batch_execute(sql).unwrap_err().to_string();
+        assert!(why.contains("wallets_owed_alone"), "{why}");
     }
 }

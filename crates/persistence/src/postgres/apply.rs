@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use uuid::Uuid;
 
 use super::columns::Form;
-use super::error::{DbError, OUT_OF_RANGE, Of, taken, understand};
+use super::error::{DbError, OUT_OF_RANGE, OWED_ALONE, Of, taken, understand};
 use super::pool::{Conn, Connections, answer_timeout};
 use super::statement::{Code, Statement};
 use super::{PgOptions, PgStore};
@@ -281,6 +281,8 @@ fn broken(rule: String) -> ApplyError {
     if rule.contains(OUT_OF_RANGE) {
         // More than a wallet can hold.
         ApplyError::InsufficientFunds
+    } else if rule.contains(OWED_ALONE) {
+        ApplyError::Owing
     } else {
         StoreError::Rejected(rule).into()
     }
@@ -353,5 +355,19 @@ impl TransitionStore for PgStore {
         }
         let lost = || Err(StoreError::Unknown("a transition was not answered for".to_owned()).into());
         results.into_iter().map(|result| result.unwrap_or_else(lost)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_rule_is_known_by_its_name() {
+        let violated = |rule: &str| format!("wallets: new row violates check constraint \"{rule}\"");
+        assert_eq!(broken(violated(OWED_ALONE)), ApplyError::Owing);
+        assert_eq!(broken("transition: bigint out of range".into()), ApplyError::InsufficientFunds);
+        let other = violated("wallets_held_cents_check");
+        assert_eq!(broken(other.clone()), StoreError::Rejected(other).into());
     }
 }

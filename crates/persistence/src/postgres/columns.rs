@@ -142,6 +142,7 @@ records! {
         updated_at: DbTime,
         follow_up_at: Option<DbTime>,
         follow_up_attempts: i64,
+        taken_back_cents: i64,
     }
 }
 
@@ -175,6 +176,7 @@ records! {
         updated_at: DbTime,
         follow_up_at: Option<DbTime>,
         follow_up_attempts: i64,
+        settled_late: bool,
     }
 }
 
@@ -232,10 +234,12 @@ relation! {
         // How much more is in it afterwards.
         available: i64 => BigInt,
         held: i64 => BigInt,
+        owed: i64 => BigInt,
         entries: i64 => BigInt,
-        // How much has to be in it before, so that no posting leaves less than nothing.
+        // How much has to be in it before, so that no posting leaves less than nothing, or repays more than is owed.
         need_available: i64 => BigInt,
         need_held: i64 => BigInt,
+        need_owed: i64 => BigInt,
     }
 }
 

@@ -1,13 +1,15 @@
-//! The statements that take what is due and put it off. They know the three tables that have a `follow_up_at`.
+//! The statements that take what is due, put it off, and count what is open. They know the three tables that have a
+//! `follow_up_at`.
 
 use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::result::QueryResult;
-use diesel::sql_types::{BigInt, Integer};
-use pix_domain::ids::{ResourceKind, ResourceRef};
+use diesel::sql_types::{BigInt, Integer, Nullable, Text};
+use pix_domain::follow_up::FollowUp;
+use pix_domain::ids::ResourceKind;
 use pix_domain::time::Timestamp;
 
-use crate::codec::{DbId, DbTime, Id, Instant};
+use crate::codec::{DbId, DbTime, FINAL_STATES, Id, Instant};
 
 /// The kinds and their tables. The place of a kind here is its rank in a claim: the order of [`ResourceKind`].
 const TABLES: [(ResourceKind, &str); 3] = [
@@ -97,24 +99,34 @@ impl Query for Claim {
     type SqlType = (Integer, Id, Id, Instant, BigInt);
 }
 
-/// Puts one record off, when it is in the list.
+/// Puts one record off, when it is as it was claimed: neither changed nor claimed again since.
 #[derive(Debug, Clone, Copy)]
 pub struct PutOff {
     table: &'static str,
     owner: DbId,
     id: DbId,
-    until: DbTime,
+    until: Option<DbTime>,
+    claimed_until: DbTime,
+    attempts: i64,
 }
 
 impl PutOff {
-    /// Puts `resource` off to `until`.
-    pub fn new(resource: ResourceRef, until: Timestamp) -> Self {
+    /// Puts what was claimed off to `until`, or takes it off the list.
+    pub fn new(claimed: FollowUp, until: Option<Timestamp>) -> Self {
+        let FollowUp { resource, attempts, until: claimed_until } = claimed;
         let table = match resource.kind {
             ResourceKind::Charge => "charges",
             ResourceKind::Withdrawal => "withdrawals",
             ResourceKind::Refund => "refunds",
         };
-        Self { table, owner: resource.integrator_id.into(), id: DbId(resource.id), until: DbTime(until) }
+        Self {
+            table,
+            owner: resource.integrator_id.into(),
+            id: DbId(resource.id),
+            until: until.map(DbTime),
+            claimed_until: DbTime(claimed_until),
+            attempts: attempts.into(),
+        }
     }
 }
 
@@ -123,12 +135,15 @@ impl QueryFragment<Pg> for PutOff {
         out.push_sql("UPDATE ");
         out.push_sql(self.table);
         out.push_sql(" SET follow_up_at = ");
-        out.push_bind_param::<Instant, _>(&self.until)?;
+        out.push_bind_param::<Nullable<Instant>, _>(&self.until)?;
         out.push_sql(" WHERE integrator_id = ");
         out.push_bind_param::<Id, _>(&self.owner)?;
         out.push_sql(" AND id = ");
         out.push_bind_param::<Id, _>(&self.id)?;
-        out.push_sql(" AND follow_up_at IS NOT NULL");
+        out.push_sql(" AND follow_up_at = ");
+        out.push_bind_param::<Instant, _>(&self.claimed_until)?;
+        out.push_sql(" AND follow_up_attempts = ");
+        out.push_bind_param::<BigInt, _>(&self.attempts)?;
         Ok(())
     }
 }
@@ -140,9 +155,54 @@ impl QueryId for PutOff {
     const HAS_STATIC_QUERY_ID: bool = false;
 }
 
+/// What [`CountOpen`] returns: the kind's rank, the state, how many, their amounts and fees, and the oldest one's time.
+pub type Open = (i32, String, i64, i64, DbTime);
+
+/// Counts the outgoing movements that aren't final, by kind and state. Whatever isn't final is in the list of what is due:
+/// the rows are found by its index, however many there were ever.
+#[derive(Debug, Clone, Copy)]
+pub struct CountOpen;
+
+impl QueryFragment<Pg> for CountOpen {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        for (rank, (kind, table)) in TABLES.into_iter().enumerate() {
+            if kind == ResourceKind::Charge {
+                continue;
+            }
+            out.push_sql(if rank == 1 { "SELECT " } else { " UNION ALL SELECT " });
+            out.push_sql(&rank.to_string());
+            // A sum of bigint is numeric: it is more than fits at worst, and never an error.
+            out.push_sql(
+                ", state, count(*), least(sum(amount_cents::numeric + fee_cents), 9223372036854775807)::bigint, \
+                 min(created_at) FROM ",
+            );
+            out.push_sql(table);
+            out.push_sql(" WHERE follow_up_at IS NOT NULL");
+            for state in FINAL_STATES {
+                out.push_sql(" AND state <> '");
+                out.push_sql(state);
+                out.push_sql("'");
+            }
+            out.push_sql(" GROUP BY state");
+        }
+        Ok(())
+    }
+}
+
+impl QueryId for CountOpen {
+    type QueryId = Self;
+
+    const HAS_STATIC_QUERY_ID: bool = true;
+}
+
+impl Query for CountOpen {
+    type SqlType = (Integer, Text, BigInt, BigInt, Instant);
+}
+
 #[cfg(test)]
 mod tests {
     use diesel::debug_query;
+    use pix_domain::ids::ResourceRef;
     use uuid::Uuid;
 
     use super::*;
@@ -162,7 +222,8 @@ mod tests {
                 kind,
                 id: Uuid::nil(),
             };
-            debug_query::<Pg, _>(&PutOff::new(resource, Timestamp::from_micros(0))).to_string()
+            let claimed = FollowUp { resource, attempts: 1, until: Timestamp::from_micros(0) };
+            debug_query::<Pg, _>(&PutOff::new(claimed, None)).to_string()
         };
         for (kind, table) in TABLES {
             assert!(of(kind).starts_with(&format!("UPDATE {table} SET follow_up_at = $1")), "{}", of(kind));

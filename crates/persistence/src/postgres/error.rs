@@ -67,6 +67,9 @@ const DAMAGED: [&str; 4] =
 /// How the server says that a number is too large for its column.
 pub const OUT_OF_RANGE: &str = "out of range";
 
+/// The rule of the schema that no wallet has money and a debt side by side.
+pub const OWED_ALONE: &str = "wallets_owed_alone";
+
 /// How the server says that a text can't be one of its own: it has a NUL.
 const NOT_A_TEXT: &str = "invalid byte sequence";
 

@@ -9,15 +9,15 @@ use diesel::prelude::{
 use diesel::sql_types::Text;
 use diesel_async::RunQueryDsl;
 use pix_domain::error::StoreError;
-use pix_domain::follow_up::{FollowUp, FollowUpStore, LookupStore};
+use pix_domain::follow_up::{FollowUp, FollowUpStore, LookupStore, OpenMovements};
 use pix_domain::ids::{IntegratorId, ResourceKind, ResourceRef};
 use pix_domain::text::IdempotencyKey;
 use pix_domain::time::Timestamp;
 use uuid::Uuid;
 
 use super::PgStore;
-use super::due::{Claim, Claimed, PutOff, kind_of};
-use super::error::{DbError, Of};
+use super::due::{Claim, Claimed, CountOpen, Open, PutOff, kind_of};
+use super::error::Of;
 use crate::codec::{self, DbId, DbTime, damaged};
 use crate::rows::TwinRow;
 use crate::schema::{charges, handles, refunds, twins, withdrawals};
@@ -26,28 +26,50 @@ use crate::schema::{charges, handles, refunds, twins, withdrawals};
 impl FollowUpStore for PgStore {
     async fn claim(&self, now: Timestamp, lease: Duration, limit: u32) -> Result<Vec<FollowUp>, StoreError> {
         let mut conn = self.works().await?;
-        let statement = Claim { now: DbTime(now), until: DbTime(now.plus(lease)), limit: limit.into() };
-        let rows: Vec<Claimed> =
-            statement.load(&mut conn).await.of("follow_ups").map_err(DbError::of_write)?;
-        let mut claimed = rows.into_iter().map(claimed).collect::<Result<Vec<_>, _>>()?;
+        let until = now.plus(lease);
+        let statement = Claim { now: DbTime(now), until: DbTime(until), limit: limit.into() };
+        let rows = statement.load(&mut conn).await.of("follow_ups");
+        let rows: Vec<Claimed> = self.worked(conn, rows)?;
+        let claimed = rows.into_iter().map(|row| claimed(row, until));
+        let mut claimed = claimed.collect::<Result<Vec<_>, StoreError>>()?;
         claimed.sort_by_key(|(was_due, follow_up)| (*was_due, follow_up.resource));
         Ok(claimed.into_iter().map(|(_, follow_up)| follow_up).collect())
     }
 
-    async fn postpone(&self, resource: ResourceRef, until: Timestamp) -> Result<(), StoreError> {
+    async fn postpone(&self, claimed: FollowUp, until: Option<Timestamp>) -> Result<(), StoreError> {
         let mut conn = self.works().await?;
-        let statement = PutOff::new(resource, until);
-        statement.execute(&mut conn).await.of("follow_ups").map_err(DbError::of_write)?;
-        Ok(())
+        let done = PutOff::new(claimed, until).execute(&mut conn).await.of("follow_ups");
+        self.worked(conn, done).map(|_| ())
+    }
+
+    async fn open_movements(&self) -> Result<Vec<OpenMovements>, StoreError> {
+        let mut conn = self.works().await?;
+        let rows: Vec<Open> = CountOpen.load(&mut conn).await.of("withdrawals, refunds")?;
+        let mut open = rows.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        open.sort_by(|one, other| (one.kind, &one.state).cmp(&(other.kind, &other.state)));
+        Ok(open)
     }
 }
 
+fn open((rank, state, count, held, oldest_at): Open) -> Result<OpenMovements, StoreError> {
+    Ok(OpenMovements {
+        kind: kind_of(rank).ok_or_else(|| damaged("follow_ups.rank", "a kind of record"))?,
+        state,
+        count: codec::quantity("follow_ups.count", count)?,
+        held_cents: codec::quantity("follow_ups.held_cents", held)?,
+        oldest_at: oldest_at.0,
+    })
+}
+
 /// A claimed row, with the time it was due.
-fn claimed((rank, owner, id, was_due, attempts): Claimed) -> Result<(Timestamp, FollowUp), StoreError> {
+fn claimed(
+    (rank, owner, id, was_due, attempts): Claimed,
+    until: Timestamp,
+) -> Result<(Timestamp, FollowUp), StoreError> {
     let kind = kind_of(rank).ok_or_else(|| damaged("follow_ups.rank", "a kind of record"))?;
     let resource = ResourceRef { integrator_id: IntegratorId(owner.0), kind, id: id.0 };
     let attempts = codec::number("follow_up_attempts", attempts)?;
-    Ok((was_due.0, FollowUp { resource, attempts }))
+    Ok((was_due.0, FollowUp { resource, attempts, until }))
 }
 
 /// The kind and the owner of the record in `$table` with this id.

@@ -1,7 +1,8 @@
 //! The pools of connections, and what every connection is told.
 //!
 //! Three pools, so that none starves another: *money* for transitions and settings, *reads*, and *workers* for the list
-//! of what is due. No connection is held while anything but the database is waited for.
+//! of what is due and for callbacks, of which anybody may send a flood. No connection is held while anything but the
+//! database is waited for.
 //!
 //! Connections are made, and driven, on the runtime that opened the store, whichever runtime asks for them. One whose
 //! server owes an answer for longer than it could work on it is ended: the line, or the server, hangs.
@@ -40,7 +41,7 @@ pub enum Purpose {
     Money,
     /// Reads.
     Reads,
-    /// The list of what is due.
+    /// The list of what is due, and callbacks.
     Workers,
 }
 
@@ -56,7 +57,8 @@ impl Purpose {
     /// What a connection for this is told before its first use.
     ///
     /// Every statement of the money pool finds its rows by key, so its plan is one: nested loops over indexes, made once
-    /// and never by what the tables' statistics say today.
+    /// and never by what the tables' statistics say today. The workers' find theirs by key or in the order of an index;
+    /// their tables fill and empty all day, so the statistics are wrong most of the time.
     fn settings(self, statement_timeout: Duration) -> String {
         let timeout = statement_timeout.as_millis();
         let common = format!(
@@ -64,12 +66,11 @@ impl Purpose {
              SET idle_in_transaction_session_timeout = {timeout}; SET jit = off; \
              SET default_transaction_isolation = 'read committed'"
         );
+        let by_index = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off";
         match self {
-            Self::Money => format!(
-                "{common}; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; \
-                 SET enable_hashjoin = off; SET enable_mergejoin = off"
-            ),
-            Self::Reads | Self::Workers => common,
+            Self::Money => format!("{common}; SET plan_cache_mode = force_generic_plan; {by_index}"),
+            Self::Workers => format!("{common}; {by_index}"),
+            Self::Reads => common,
         }
     }
 }

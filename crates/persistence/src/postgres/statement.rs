@@ -7,13 +7,16 @@
 //! | `refused` | locks the records that change, by key, in the order given; looks for taken ids, names, handles, receipts, and for wallets that must be there | why a transition can't be |
 //! | `guarded` | | one code a transition: 0, or its first refusal |
 //! | `purse` | locks the wallets, in the order of their keys | what is in them |
-//! | `decided` | | for every transition that moves money: whether it has enough after those before it |
+//! | `decided` | | for every transition that moves money: whether it has enough after those before it, and leaves no money beside a debt |
 //! | `verdict` | | one code a transition, and the wallet just before it |
 //! | the rest | | writes what has code 0 |
 //!
-//! Within a wallet, transitions are decided in order. The first that lacks money is refused. One after it may have been
-//! counted on money that didn't move, so it is refused only when it could not have had enough in any case, and else
-//! [`Code::Again`]: the next group decides it.
+//! Within a wallet, transitions are decided in order. The first that lacks money, or doesn't fit what is owed, is refused.
+//! One after it may have been counted on money that didn't move, so it is refused only when it could not have had enough
+//! in any case, and else [`Code::Again`]: the next group decides it.
+//!
+//! A debt is weighed here, after each transition, though a CHECK of the schema says the same: that one sees a group's end
+//! only, where money that had to pay the debt may have been spent, and it would undo the group of everybody else.
 //!
 //! Joins are looked up by key (subqueries that can't be flattened, upserts) or by subscript (an array in the place of a
 //! table), because a prepared statement keeps the plan that suited its tables when it was first run.
@@ -46,7 +49,8 @@ const TAKEN_HANDLE: i32 = 1_000_000;
 const TAKEN_RECEIPT: i32 = 1_000_001;
 const TAKEN_TWIN: i32 = 1_000_002;
 const INSUFFICIENT: i32 = 1_000_003;
-const AGAIN: i32 = 1_000_004;
+const OWING: i32 = 1_000_004;
+const AGAIN: i32 = 1_000_005;
 
 /// What the statement says of one transition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +70,7 @@ impl Code {
             TAKEN_RECEIPT => Err(ApplyError::Duplicate(UniqueKey::Receipt)),
             TAKEN_TWIN => Err(ApplyError::Duplicate(UniqueKey::Twin)),
             INSUFFICIENT => Err(ApplyError::InsufficientFunds),
+            OWING => Err(ApplyError::Owing),
             AGAIN => return Self::Again,
             other => Err(match other % PLACE {
                 STALE => ApplyError::Stale,
@@ -188,14 +193,16 @@ impl Statement {
             self.owners.integrator_id.push(owner);
             return;
         }
-        let (mut available, mut held) = (0_i64, 0_i64);
-        let (mut least_available, mut least_held) = (0_i64, 0_i64);
+        let (mut available, mut held, mut owed) = (0_i64, 0_i64, 0_i64);
+        let (mut least_available, mut least_held, mut least_owed) = (0_i64, 0_i64, 0_i64);
         let mut entries = 0_i64;
         for posting in &transition.postings {
             available = available.saturating_add(posting.effect_cents(Account::Available));
             held = held.saturating_add(posting.effect_cents(Account::Held));
+            owed = owed.saturating_sub(posting.effect_cents(Account::Owed));
             least_available = least_available.min(available);
             least_held = least_held.min(held);
+            least_owed = least_owed.min(owed);
             entries = entries.saturating_add(1);
             let rows = &mut self.postings;
             rows.ord.push(ord);
@@ -216,9 +223,11 @@ impl Statement {
         self.money.wallet.push(subscript(wallet));
         self.money.available.push(available);
         self.money.held.push(held);
+        self.money.owed.push(owed);
         self.money.entries.push(entries);
         self.money.need_available.push(least_available.saturating_neg());
         self.money.need_held.push(least_held.saturating_neg());
+        self.money.need_owed.push(least_owed.saturating_neg());
     }
 
     fn happen(&mut self, ord: i32, transition: &Transition, id: Uuid) {
@@ -471,17 +480,20 @@ impl Statement {
             "purse AS MATERIALIZED (SELECT array_agg(n.integrator_id ORDER BY n.wallet) AS owners, \
              array_agg(coalesce(w.available_cents, -1) ORDER BY n.wallet) AS available, \
              array_agg(coalesce(w.held_cents, -1) ORDER BY n.wallet) AS held, \
+             array_agg(coalesce(w.owed_cents, -1) ORDER BY n.wallet) AS owed, \
              array_agg(coalesce(w.entries, -1) ORDER BY n.wallet) AS entries \
-             FROM in_wallets n LEFT JOIN LATERAL (SELECT t.available_cents, t.held_cents, t.entries \
+             FROM in_wallets n LEFT JOIN LATERAL (SELECT t.available_cents, t.held_cents, t.owed_cents, t.entries \
              FROM wallets t WHERE t.integrator_id = n.integrator_id LIMIT 1 FOR UPDATE) w ON true \
              WHERE (SELECT codes FROM guarded) IS NOT NULL), ",
         );
         out.push_sql(
             "ran AS MATERIALIZED (SELECT n.*, ((SELECT available FROM purse))[n.wallet] AS available_at_first, \
              ((SELECT held FROM purse))[n.wallet] AS held_at_first, \
+             ((SELECT owed FROM purse))[n.wallet] AS owed_at_first, \
              ((SELECT entries FROM purse))[n.wallet] AS entries_at_first, \
              coalesce(sum(n.available) OVER earlier, 0)::bigint AS available_so_far, \
              coalesce(sum(n.held) OVER earlier, 0)::bigint AS held_so_far, \
+             coalesce(sum(n.owed) OVER earlier, 0)::bigint AS owed_so_far, \
              coalesce(sum(n.entries) OVER earlier, 0)::bigint AS entries_so_far, \
              coalesce(sum(greatest(n.available, 0)) OVER earlier, 0)::bigint AS available_gained, \
              coalesce(sum(greatest(n.held, 0)) OVER earlier, 0)::bigint AS held_gained \
@@ -491,12 +503,20 @@ impl Statement {
         );
         out.push_sql(
             "weighed AS MATERIALIZED (SELECT *, available_at_first + available_so_far < need_available \
-             OR held_at_first + held_so_far < need_held AS lacks FROM ran), \
+             OR held_at_first + held_so_far < need_held AS lacks, owed_at_first + owed_so_far < need_owed \
+             OR owed_at_first + owed_so_far + owed > 0 AND available_at_first + available_so_far + available > 0 \
+             AS owes FROM ran), \
              decided AS MATERIALIZED (SELECT *, CASE WHEN available_at_first < 0 THEN ",
         );
         push_number(NO_INTEGRATOR, out);
-        out.push_sql(" WHEN NOT bool_or(lacks) OVER until THEN 0 WHEN NOT coalesce(bool_or(lacks) OVER before, false) THEN ");
+        out.push_sql(
+            " WHEN NOT bool_or(lacks OR owes) OVER until THEN 0 \
+             WHEN NOT coalesce(bool_or(lacks OR owes) OVER before, false) THEN CASE WHEN lacks THEN ",
+        );
         push_number(INSUFFICIENT, out);
+        out.push_sql(" ELSE ");
+        push_number(OWING, out);
+        out.push_sql(" END");
         out.push_sql(
             " WHEN available_at_first + available_gained < need_available OR held_at_first + held_gained < need_held THEN ",
         );
@@ -524,12 +544,12 @@ impl Statement {
         if self.moves_money() {
             // Locked above: what was read there is what is there.
             out.push_sql(
-                "_wallets AS (INSERT INTO wallets (integrator_id, available_cents, held_cents, entries) \
+                "_wallets AS (INSERT INTO wallets (integrator_id, available_cents, held_cents, entries, owed_cents) \
                  SELECT ((SELECT owners FROM purse))[n.wallet], max(n.available_at_first) + sum(n.available)::bigint, \
-                 max(n.held_at_first) + sum(n.held)::bigint, max(n.entries_at_first) + sum(n.entries)::bigint \
-                 FROM decided n WHERE n.code = 0 GROUP BY n.wallet \
+                 max(n.held_at_first) + sum(n.held)::bigint, max(n.entries_at_first) + sum(n.entries)::bigint, \
+                 max(n.owed_at_first) + sum(n.owed)::bigint FROM decided n WHERE n.code = 0 GROUP BY n.wallet \
                  ON CONFLICT (integrator_id) DO UPDATE SET available_cents = excluded.available_cents, \
-                 held_cents = excluded.held_cents, entries = excluded.entries), \
+                 held_cents = excluded.held_cents, entries = excluded.entries, owed_cents = excluded.owed_cents), \
                  _postings AS (INSERT INTO postings (integrator_id, entry, debit, credit, amount_cents, reason, \
                  resource_kind, resource_id, available_after_cents, held_after_cents, created_at) \
                  SELECT n.integrator_id, ((SELECT entries FROM verdict))[n.ord] + n.number, n.debit, n.credit, \

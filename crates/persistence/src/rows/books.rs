@@ -19,12 +19,13 @@ pub struct WalletRow {
     pub available_cents: i64,
     pub held_cents: i64,
     pub entries: i64,
+    pub owed_cents: i64,
 }
 
 impl WalletRow {
     /// The row of an empty wallet.
     pub const fn empty(integrator_id: DbId) -> Self {
-        Self { integrator_id, available_cents: 0, held_cents: 0, entries: 0 }
+        Self { integrator_id, available_cents: 0, held_cents: 0, entries: 0, owed_cents: 0 }
     }
 }
 
@@ -35,6 +36,7 @@ impl TryFrom<WalletRow> for Wallet {
         Ok(Self {
             available: codec::cents("wallets.available_cents", row.available_cents)?,
             held: codec::cents("wallets.held_cents", row.held_cents)?,
+            owed: codec::cents("wallets.owed_cents", row.owed_cents)?,
             entries: codec::entry_number("wallets.entries", row.entries)?,
         })
     }

@@ -49,6 +49,7 @@ pub struct ChargeRow {
     pub updated_at: DbTime,
     pub follow_up_at: Option<DbTime>,
     pub follow_up_attempts: i64,
+    pub taken_back_cents: i64,
 }
 
 impl ChargeRow {
@@ -100,6 +101,7 @@ impl ChargeRow {
             updated_at: DbTime(charge.updated_at),
             follow_up_at: follow_up.map(DbTime),
             follow_up_attempts: 0,
+            taken_back_cents: charge.taken_back.get(),
         }
     }
 
@@ -184,6 +186,7 @@ impl TryFrom<ChargeRow> for Charge {
             credited: row.credited()?,
             refund_reserved: codec::cents("charges.refund_reserved_cents", row.refund_reserved_cents)?,
             refunded: codec::cents("charges.refunded_cents", row.refunded_cents)?,
+            taken_back: codec::cents("charges.taken_back_cents", row.taken_back_cents)?,
             expires_at: row.expires_at.0,
             created_at: row.created_at.0,
             updated_at: row.updated_at.0,

@@ -44,6 +44,7 @@ pub struct WithdrawalRow {
     pub updated_at: DbTime,
     pub follow_up_at: Option<DbTime>,
     pub follow_up_attempts: i64,
+    pub settled_late: bool,
 }
 
 impl WithdrawalRow {
@@ -78,6 +79,7 @@ impl WithdrawalRow {
             updated_at: DbTime(withdrawal.updated_at),
             follow_up_at: follow_up.map(DbTime),
             follow_up_attempts: 0,
+            settled_late: withdrawal.settled_late,
         }
     }
 }
@@ -123,6 +125,7 @@ impl TryFrom<WithdrawalRow> for Withdrawal {
             provider_body: row.provider_body.map(ProviderBody),
             end_to_end_id: row.end_to_end_id,
             returned: codec::cents("withdrawals.returned_cents", row.returned_cents)?,
+            settled_late: row.settled_late,
             submitted_at: row.submitted_at.0,
             completed_at: row.completed_at.map(|at| at.0),
             created_at: row.created_at.0,

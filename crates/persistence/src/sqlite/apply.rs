@@ -1,7 +1,7 @@
 //! A transition as statements.
 //!
 //! The order is that of the refusals' precedence: its shape (rejected), its records (stale, duplicate), its handle and
-//! receipt (duplicate), its money (insufficient funds). The transaction has the write lock, so what is read here holds
+//! receipt (duplicate), its money (insufficient funds), its debt (owing). The transaction has the write lock, so what is read here holds
 //! until the commit.
 
 use async_trait::async_trait;
@@ -181,13 +181,15 @@ fn post(
     }
     let mut rows = Vec::with_capacity(movements.len());
     for posting in movements {
-        wallet = wallet.after(posting).ok_or(ApplyError::InsufficientFunds)?;
+        wallet = wallet.after(posting)?;
         rows.push(PostingRow::new(owner, posting, &wallet, at)?);
     }
+    let wallet = wallet.settled()?;
     let values = (
         wallets::available_cents.eq(wallet.available.get()),
         wallets::held_cents.eq(wallet.held.get()),
         wallets::entries.eq(to_entry_number(wallet.entries)?),
+        wallets::owed_cents.eq(wallet.owed.get()),
     );
     let changed =
         update(wallets::table, values, wallets::integrator_id.eq(owner)).execute(conn).of("wallets")?;

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use diesel::dsl::count_star;
 use diesel::prelude::{
     BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl, RunQueryDsl, SelectableHelper,
 };
 use diesel::sqlite::SqliteConnection;
 use pix_domain::error::StoreError;
-use pix_domain::follow_up::{FollowUp, FollowUpStore, LookupStore};
+use pix_domain::follow_up::{FollowUp, FollowUpStore, LookupStore, OpenMovements};
 use pix_domain::ids::{IntegratorId, ResourceKind, ResourceRef};
 use pix_domain::text::IdempotencyKey;
 use pix_domain::time::Timestamp;
@@ -17,7 +18,7 @@ use uuid::Uuid;
 use super::SqliteStore;
 use super::error::{DbError, Of, Problem};
 use super::update::update;
-use crate::codec::{self, DbId, DbTime};
+use crate::codec::{self, DbId, DbTime, FINAL_STATES};
 use crate::rows::TwinRow;
 use crate::schema::{charges, handles, refunds, twins, withdrawals};
 
@@ -45,14 +46,69 @@ macro_rules! due {
     }};
 }
 
-/// Changes the row of `$resource` in `$table`, when it is in the list.
+/// Changes the row of `$resource` in `$table`, when it is in the list at `$at` with so many attempts.
 macro_rules! put_off {
-    ($table:ident, $resource:expr, $values:expr, $conn:expr) => {{
+    ($table:ident, $resource:expr, $at:expr, $attempts:expr, $values:expr, $conn:expr) => {{
         let same = $table::integrator_id
             .eq(DbId::from($resource.integrator_id))
             .and($table::id.eq(DbId($resource.id)))
-            .and($table::follow_up_at.is_not_null());
+            .and($table::follow_up_at.eq(Some(DbTime($at))))
+            .and($table::follow_up_attempts.eq($attempts));
         update($table::table, $values, same).execute($conn).of(stringify!($table))
+    }};
+}
+
+mod totals {
+    //! Aggregates over the types of our columns.
+
+    use diesel::sql_types::BigInt;
+
+    use crate::codec::Instant;
+
+    diesel::define_sql_function! {
+        /// The sum of a column, which has rows.
+        #[aggregate]
+        #[sql_name = "sum"]
+        fn sum_of(value: BigInt) -> BigInt;
+    }
+    diesel::define_sql_function! {
+        /// The earliest of a column, which has rows.
+        #[aggregate]
+        #[sql_name = "min"]
+        fn oldest(value: Instant) -> Instant;
+    }
+}
+
+use totals::{oldest, sum_of};
+
+/// What isn't final of `$table`, by state. Whatever isn't final is in the list of what is due: the rows are found by its
+/// index, however many there were ever.
+macro_rules! open {
+    ($table:ident, $kind:expr, $conn:expr) => {{
+        let rows: Vec<(String, i64, i64, i64, DbTime)> = $table::table
+            .filter($table::follow_up_at.is_not_null().and($table::state.ne_all(FINAL_STATES)))
+            .group_by($table::state)
+            .select((
+                $table::state,
+                count_star(),
+                sum_of($table::amount_cents),
+                sum_of($table::fee_cents),
+                oldest($table::created_at),
+            ))
+            .load($conn)
+            .of(stringify!($table))?;
+        let mut found = Vec::with_capacity(rows.len());
+        for (state, count, amounts, fees, oldest_at) in rows {
+            let amounts = codec::quantity("amount_cents", amounts)?;
+            found.push(OpenMovements {
+                kind: $kind,
+                state,
+                count: codec::quantity("count", count)?,
+                held_cents: amounts.saturating_add(codec::quantity("fee_cents", fees)?),
+                oldest_at: oldest_at.0,
+            });
+        }
+        found
     }};
 }
 
@@ -62,17 +118,21 @@ impl FollowUpStore for SqliteStore {
         self.write(move |conn| claim(conn, now, now.plus(lease), limit)).await
     }
 
-    async fn postpone(&self, resource: ResourceRef, until: Timestamp) -> Result<(), StoreError> {
+    async fn postpone(&self, claimed: FollowUp, until: Option<Timestamp>) -> Result<(), StoreError> {
         self.write(move |conn| {
-            let until = Some(DbTime(until));
-            match resource.kind {
-                ResourceKind::Charge => put_off!(charges, resource, charges::follow_up_at.eq(until), conn),
-                ResourceKind::Withdrawal => {
-                    put_off!(withdrawals, resource, withdrawals::follow_up_at.eq(until), conn)
-                }
-                ResourceKind::Refund => put_off!(refunds, resource, refunds::follow_up_at.eq(until), conn),
-            }?;
+            let FollowUp { resource, attempts, until: at } = claimed;
+            set(conn, &Due { at, resource, attempts: attempts.into() }, until.map(DbTime), attempts)?;
             Ok(())
+        })
+        .await
+    }
+
+    async fn open_movements(&self) -> Result<Vec<OpenMovements>, StoreError> {
+        self.read(|conn| {
+            let mut found = open!(withdrawals, ResourceKind::Withdrawal, conn);
+            found.extend(open!(refunds, ResourceKind::Refund, conn));
+            found.sort_by(|one, other| (one.kind, &one.state).cmp(&(other.kind, &other.state)));
+            Ok(found)
         })
         .await
     }
@@ -91,33 +151,34 @@ fn claim(
     found.sort_by_key(|due| (due.at, due.resource));
     found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
     let mut claimed = Vec::with_capacity(found.len());
-    for Due { resource, attempts, .. } in found {
-        let attempts = codec::number("follow_up_attempts", attempts)?.saturating_add(1);
-        lease(conn, resource, until, attempts)?;
-        claimed.push(FollowUp { resource, attempts });
+    for due in found {
+        let attempts = codec::number("follow_up_attempts", due.attempts)?.saturating_add(1);
+        set(conn, &due, Some(DbTime(until)), attempts)?;
+        claimed.push(FollowUp { resource: due.resource, attempts, until });
     }
     Ok(claimed)
 }
 
-fn lease(
+/// Sets when a record is due next, and how many attempts are behind it, when its place in the list is `was`.
+fn set(
     conn: &mut SqliteConnection,
-    resource: ResourceRef,
-    until: Timestamp,
+    was: &Due,
+    until: Option<DbTime>,
     attempts: u32,
 ) -> Result<usize, DbError> {
-    let (until, attempts) = (Some(DbTime(until)), i64::from(attempts));
+    let (resource, attempts) = (was.resource, i64::from(attempts));
     match resource.kind {
         ResourceKind::Charge => {
             let values = (charges::follow_up_at.eq(until), charges::follow_up_attempts.eq(attempts));
-            put_off!(charges, resource, values, conn)
+            put_off!(charges, resource, was.at, was.attempts, values, conn)
         }
         ResourceKind::Withdrawal => {
             let values = (withdrawals::follow_up_at.eq(until), withdrawals::follow_up_attempts.eq(attempts));
-            put_off!(withdrawals, resource, values, conn)
+            put_off!(withdrawals, resource, was.at, was.attempts, values, conn)
         }
         ResourceKind::Refund => {
             let values = (refunds::follow_up_at.eq(until), refunds::follow_up_attempts.eq(attempts));
-            put_off!(refunds, resource, values, conn)
+            put_off!(refunds, resource, was.at, was.attempts, values, conn)
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pix_conformance::Services;
+use pix_domain::callbacks::{Callback, CallbackState, CallbackStore};
 use pix_domain::error::{ApplyError, StoreError};
 use pix_domain::ids::IntegratorId;
 use pix_domain::transition::{Transition, TransitionStore};
@@ -137,6 +138,35 @@ async fn a_caller_who_finds_all_connections_busy_is_told_so() {
     locker.batch_execute("ROLLBACK").await.unwrap();
     assert_eq!(ends(first).await.unwrap(), Ok(()));
     place.works_again(&undone).await;
+}
+
+#[tokio::test]
+async fn callbacks_that_can_not_be_kept_are_not_in_the_way_of_money() {
+    let busy = PgOptions { worker_connections: 1, acquire_timeout: Duration::from_millis(50), ..options() };
+    let place = Place::new(server(), busy).await;
+    let locker = session(&place.server.url(&place.database)).await;
+    locker.batch_execute("BEGIN; LOCK TABLE callbacks IN SHARE MODE").await.unwrap();
+    let keep = |number: u128| {
+        let (store, now) = (place.store.clone(), place.services.now());
+        let callback = Callback {
+            id: uuid::Uuid::from_u128(number),
+            received_at: now,
+            reference: None,
+            body: number.to_string(),
+        };
+        async move { store.keep(callback, CallbackState::Waiting(now)).await }
+    };
+    let first = tokio::spawn(keep(1));
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
+                   AND datname = current_database()";
+    until("the first one waits", async || server().psql(&place.database, waiting).unwrap() == "1").await;
+    for number in 2..5 {
+        assert!(matches!(ends(keep(number)).await, Err(StoreError::Unavailable(_))));
+    }
+    assert_eq!(ends(place.store.apply(place.writing())).await, Ok(()));
+    place.store.wallet(place.owner).await.unwrap();
+    locker.batch_execute("ROLLBACK").await.unwrap();
+    assert_eq!(ends(first).await.unwrap(), Ok(true));
 }
 
 #[tokio::test]
