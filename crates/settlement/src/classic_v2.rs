@@ -179,7 +179,7 @@ impl ClassicV2Provider {
         ProviderError::Unavailable(format!("{}: {why}", self.name))
     }
 
-    /// `why` is a text of ours, or a status. An answer that contradicts what was asked is told as `mismatch of FIELD`.
+    /// `why` is a text of ours, or a status. An answer that contradicts what was asked is a mismatch of that field.
     fn indeterminate(&self, operation: Operation, reference: Reference, why: &str) -> ProviderError {
         let (name, operation) = (&self.name, operation.name());
         let Some(field) = read::mismatch(why) else {
@@ -187,7 +187,7 @@ impl ClassicV2Provider {
             return ProviderError::Indeterminate(format!("{name}, {operation}: {why}"));
         };
         tracing::error!(provider = %name, operation, %reference, mismatch = field, why, "the answer is not about what was asked");
-        ProviderError::Indeterminate(format!("{name}, {operation}: mismatch of {field}: {why}"))
+        ProviderError::Mismatch(field)
     }
 
     /// What the provider was asked to do and says it did.

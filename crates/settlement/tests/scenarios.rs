@@ -31,7 +31,7 @@ fn known(result: &Result<OutgoingReport, ProviderError>) -> Known {
         Ok(_) => Known::Done,
         Err(ProviderError::Rejected { .. }) => Known::Refused,
         Err(ProviderError::Unavailable(_)) => Known::NotSent,
-        Err(ProviderError::Indeterminate(_)) => Known::Unknown,
+        Err(ProviderError::Indeterminate(_) | ProviderError::Mismatch(_)) => Known::Unknown,
     }
 }
 

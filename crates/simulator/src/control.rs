@@ -33,6 +33,7 @@ pub(crate) fn routes(config: &mut ServiceConfig) {
     config
         .service(resource("/sim/charges/{id}/pay").route(post().to(pay)))
         .service(resource("/sim/charges/{id}/cancel").route(post().to(cancel)))
+        .service(resource("/sim/charges/{id}/take-back").route(post().to(take_back)))
         .service(resource("/sim/payments/{id}/settle").route(post().to(settle_payment)))
         .service(resource("/sim/payments/{id}/reject").route(post().to(reject_payment)))
         .service(resource("/sim/payments/{id}/return").route(post().to(return_payment)))
@@ -96,6 +97,11 @@ async fn reject_payment(shared: Data<Shared>, id: Path<String>, body: Body) -> C
 async fn return_payment(shared: Data<Shared>, id: Path<String>, body: Body) -> Controlled {
     let request: ReturnRequest = read(&whole(body)?)?;
     control(&shared, move |desk| desk.bank.return_payment(&id, request.amount.as_deref())).await
+}
+
+async fn take_back(shared: Data<Shared>, id: Path<String>, body: Body) -> Controlled {
+    let request: ReturnRequest = read(&whole(body)?)?;
+    control(&shared, move |desk| desk.bank.take_back_charge(&id, request.amount.as_deref())).await
 }
 
 async fn settle_refund(shared: Data<Shared>, id: Path<String>) -> Controlled {

@@ -124,6 +124,14 @@ impl Simulator {
         Ok(())
     }
 
+    /// Money of a paid charge is sent back by force, as by MED (BCB): `cents`, else all that is left.
+    pub async fn take_back_charge(&self, id: &str, cents: Option<i64>) -> Result<(), ControlError> {
+        let (id, amount) = (id.to_owned(), raw(cents)?);
+        control::carry_out(&self.shared, move |desk| desk.bank.take_back_charge(&id, amount.as_deref()))
+            .await?;
+        Ok(())
+    }
+
     /// Makes a refund that waits.
     pub async fn settle_refund(&self, id: &str) -> Result<(), ControlError> {
         let id = id.to_owned();

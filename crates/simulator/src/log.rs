@@ -25,6 +25,8 @@ pub enum LogEvent {
     ChargeCanceled,
     /// A PIX was received on a charge: money came in.
     PixReceived,
+    /// Money of a charge was sent back without the client asking, as by MED (BCB): money left.
+    ChargeTakenBack,
     /// A payment was taken on, and its amount set aside; nothing has left yet.
     PaymentAccepted,
     /// A payment was taken on and made at once: money left.

@@ -358,6 +358,22 @@ impl Bank {
         Ok(decided(Kind::Payment, id, payment.entry(LogEvent::PaymentReturned, id, amount)))
     }
 
+    /// The provider is forced to send money of a charge back, as by MED (BCB): `amount`, else all that is left. The balance
+    /// may be below nothing after that.
+    pub(crate) fn take_back_charge(&self, id: &str, amount: Option<&RawValue>) -> Result<Decision, Refusal> {
+        let (id, charge) = self.charges.resolve(id).ok_or_else(|| unknown(Kind::Charge))?;
+        let left = charge.paid - charge.refund_reserved;
+        if left <= 0 {
+            return Err(invalid_state("only what was paid, and not sent back, can be taken back"));
+        }
+        let amount = Amount::optional(amount)?.map_or(left, |amount| amount.0);
+        if amount > left {
+            return Err(Refusal::invalid("return_exceeds_paid", "more than what is left of the charge"));
+        }
+        let entry = LogEntry::of(LogEvent::ChargeTakenBack, id, &charge.external_id, amount);
+        Ok(decided(Kind::Charge, id, entry))
+    }
+
     pub(crate) fn create_refund(
         &self,
         request: RefundRequest,
@@ -431,6 +447,7 @@ impl Bank {
             LogEvent::ChargeCreated | LogEvent::ChargeCanceled | LogEvent::PixReceived => {
                 self.apply_charge(entry)
             }
+            LogEvent::ChargeTakenBack => self.apply_taken_back(entry),
             LogEvent::PaymentAccepted | LogEvent::PaymentExecuted => self.apply_payment(entry),
             LogEvent::PaymentSettled | LogEvent::PaymentRejected | LogEvent::PaymentReturned => {
                 self.apply_to_payment(entry)
@@ -513,6 +530,14 @@ impl Bank {
                 payment.returned += entry.amount_cents;
             }
         }
+        Ok(())
+    }
+
+    fn apply_taken_back(&mut self, entry: &LogEntry) -> Result<(), Misfit> {
+        let charge = self.charges.by_id.get_mut(&entry.transaction_id).ok_or(Misfit)?;
+        self.balance = self.balance.checked_sub(entry.amount_cents).ok_or(Misfit)?;
+        charge.refund_reserved += entry.amount_cents;
+        charge.refunded += entry.amount_cents;
         Ok(())
     }
 
