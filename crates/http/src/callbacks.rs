@@ -1,12 +1,20 @@
 //! Callbacks of the settlement provider: a hint that something happened, and no more.
 //!
-//! Nothing a callback claims is believed. It names a record by our reference; the provider is asked about that record,
-//! and its answer counts. So a forged callback costs one question, and a repeated one changes nothing.
+//! A callback is stored as it came and answered at once; what it names is looked at afterwards
+//! ([`pix_domain::callbacks`]). Nothing it claims is believed: the provider is asked, and its answer counts. So a forged
+//! callback costs a question or a few, a repeated one changes nothing, and none is lost, whatever is down.
+//!
+//! However many come, they have limits of their own: how many a second, how many being stored, how many worked on. Past
+//! the first two they are answered 503, which a provider takes for "send it again".
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
 
 use actix_web::HttpResponse;
-use pix_domain::error::ServiceError;
-use pix_domain::transactions::ProviderAnswer;
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use pix_domain::callbacks::{CallbackService, ClaimedCallback};
 use subtle::ConstantTimeEq;
+use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use crate::body;
@@ -15,7 +23,47 @@ use crate::extract::{Answer, Call, ok};
 use crate::fields::{Form, Mode, Problems};
 use crate::json::Object;
 
-/// Takes a callback. A reference that names nothing is received too: sending it again would not help.
+/// How many callbacks are stored at once.
+const MAX_BEING_STORED: usize = 64;
+/// How many callbacks this node works on at once.
+const MAX_AT_WORK: usize = 16;
+/// How many stored callbacks wait here for their turn. One more is left to whoever looks for what is due.
+const MAX_IN_LINE: usize = 1024;
+
+/// The limits of callbacks.
+pub(crate) struct Door {
+    rate: DefaultDirectRateLimiter,
+    storing: Arc<Semaphore>,
+    in_line: Arc<Semaphore>,
+    at_work: Arc<Semaphore>,
+}
+
+impl Door {
+    pub(crate) fn new(per_second: NonZeroU32) -> Self {
+        Self {
+            rate: RateLimiter::direct(Quota::per_second(per_second)),
+            storing: Arc::new(Semaphore::new(MAX_BEING_STORED)),
+            in_line: Arc::new(Semaphore::new(MAX_IN_LINE)),
+            at_work: Arc::new(Semaphore::new(MAX_AT_WORK)),
+        }
+    }
+
+    /// Works on a stored callback when its turn comes, in a task of its own.
+    fn line_up(&self, service: CallbackService, claimed: ClaimedCallback) {
+        let Ok(place) = self.in_line.clone().try_acquire_owned() else { return };
+        let at_work = self.at_work.clone();
+        tokio::spawn(async move {
+            let Ok(_permit) = at_work.acquire_owned().await else { return };
+            drop(place);
+            let id = claimed.callback.id;
+            if let Err(error) = service.process(claimed).await {
+                tracing::warn!(%error, callback = %id, "a callback could not be worked on; it comes again");
+            }
+        });
+    }
+}
+
+/// Takes a callback. One that names nothing is kept and received too: sending it again would not help.
 pub(crate) async fn receive(mut call: Call) -> Answer {
     let secret = call.path_part().await;
     if !bool::from(secret.as_bytes().ct_eq(call.state.config.callback_secret.as_bytes())) {
@@ -23,34 +71,23 @@ pub(crate) async fn receive(mut call: Call) -> Answer {
     }
     let text = call.text().await?;
     // After the body, so that nobody holds a place by sending slowly.
-    let Ok(permit) = call.state.callbacks.clone().try_acquire_owned() else {
+    let door = &call.state.callbacks;
+    let Ok(permit) = door.storing.clone().try_acquire_owned() else { return Err(ApiError::overloaded()) };
+    if door.rate.check().is_err() {
         return Err(ApiError::overloaded());
-    };
-    let Some(reference) = reference(&text)? else { return Ok(received()) };
-    let transactions = call.state.services.transactions.clone();
-    let learnt = call
-        .state
-        .spawn(async move {
-            let _permit = permit;
-            match transactions.locate(reference).await? {
-                Some(resource) => {
-                    transactions.called_back(resource, &text).await;
-                    transactions.consult(resource).await.map(|(_, answer)| Some(answer))
-                }
-                None => Ok(None),
-            }
-        })
-        .await?;
-    match learnt {
-        Ok(Some(ProviderAnswer::NotAsked(error))) => {
-            tracing::warn!(%error, "a callback could not be checked");
-            Err(ApiError::provider_unavailable())
-        }
-        // The one who calls back about a record of ours knows it, so asking again later will tell more.
-        Ok(Some(ProviderAnswer::NotKnown)) => Err(ApiError::provider_unavailable()),
-        Ok(Some(ProviderAnswer::Known(_)) | None) | Err(ServiceError::NotFound) => Ok(received()),
-        Err(error) => Err(error.into()),
     }
+    let reference = reference(&text);
+    let (named, service) =
+        (reference.as_ref().ok().copied().flatten(), call.state.services.callbacks.clone());
+    let kept = call.state.run(async move {
+        let _permit = permit;
+        service.keep(named, text).await
+    });
+    if let Some(claimed) = kept.await? {
+        let (state, service) = (call.state.clone(), call.state.services.callbacks.clone());
+        call.state.spawn(async move { state.callbacks.line_up(service, claimed) }).await?;
+    }
+    reference.map(|_| received())
 }
 
 fn received() -> HttpResponse {

@@ -34,6 +34,9 @@ pub const DEFAULT_RATE_API_PER_MINUTE: u32 = 600;
 /// How many of those may come at once.
 pub const DEFAULT_RATE_API_BURST: u32 = 100;
 
+/// Callbacks of the provider a second, over all of them.
+pub const DEFAULT_CALLBACKS_PER_SECOND: u32 = 1_000;
+
 /// The realm named in `WWW-Authenticate`.
 pub const DEFAULT_REALM: &str = "pix-gateway";
 
@@ -66,6 +69,8 @@ pub struct HttpConfig {
     /// The unguessable path segment of the provider's callbacks, `/callbacks/{secret}`: at least
     /// [`MIN_CALLBACK_SECRET_CHARS`] letters, digits, `-` or `_`.
     pub callback_secret: String,
+    /// Callbacks a second that are taken; one more is answered 503. At least 1.
+    pub callbacks_per_second: u32,
     /// Requests a minute of one client to the token endpoint. At least 1.
     pub rate_token_per_minute: u32,
     /// Requests a minute of one access token to all other endpoints. At least 1.
@@ -98,6 +103,7 @@ impl HttpConfig {
             keep_alive: DEFAULT_KEEP_ALIVE,
             shutdown_grace: DEFAULT_SHUTDOWN_GRACE,
             callback_secret: callback_secret.into(),
+            callbacks_per_second: DEFAULT_CALLBACKS_PER_SECOND,
             rate_token_per_minute: DEFAULT_RATE_TOKEN_PER_MINUTE,
             rate_api_per_minute: DEFAULT_RATE_API_PER_MINUTE,
             rate_api_burst: DEFAULT_RATE_API_BURST,
@@ -117,6 +123,7 @@ impl HttpConfig {
             (self.body_deadline.is_zero(), "body_deadline", "must be more than zero"),
             (self.head_deadline.is_zero(), "head_deadline", "must be more than zero"),
             (self.keep_alive.is_zero(), "keep_alive", "must be more than zero"),
+            (self.callbacks_per_second == 0, "callbacks_per_second", "must be at least 1"),
             (self.rate_token_per_minute == 0, "rate_token_per_minute", "must be at least 1"),
             (self.rate_api_per_minute == 0, "rate_api_per_minute", "must be at least 1"),
             (self.rate_api_burst == 0, "rate_api_burst", "must be at least 1"),

@@ -1,8 +1,10 @@
 //! What every worker thread shares, and running commands so that a lost connection never cancels one.
 
 use std::future::Future;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use pix_domain::callbacks::CallbackService;
 use pix_domain::charges::service::ChargeService;
 use pix_domain::credentials::service::Authenticator;
 use pix_domain::ids::Ids;
@@ -11,15 +13,12 @@ use pix_domain::time::Clock;
 use pix_domain::transactions::TransactionService;
 use pix_domain::wallet::store::WalletStore;
 use pix_domain::withdrawals::service::WithdrawalService;
-use tokio::sync::Semaphore;
 use tracing::Instrument;
 
+use crate::callbacks::Door;
 use crate::config::{ConfigError, HttpConfig};
 use crate::error::ApiError;
 use crate::limits::Limits;
-
-/// How many callbacks are worked on at once; one more is answered 503, so that callbacks never starve the API.
-const MAX_CONCURRENT_CALLBACKS: usize = 64;
 
 /// The use cases behind the interface.
 #[derive(Clone)]
@@ -34,6 +33,8 @@ pub struct Services {
     pub refunds: RefundService,
     /// Any of them, by whatever names it.
     pub transactions: TransactionService,
+    /// What the provider calls back.
+    pub callbacks: CallbackService,
     /// Balances.
     pub wallets: Arc<dyn WalletStore>,
     /// Time.
@@ -49,14 +50,15 @@ pub(crate) struct State {
     pub(crate) config: HttpConfig,
     pub(crate) services: Services,
     pub(crate) limits: Limits,
-    pub(crate) callbacks: Arc<Semaphore>,
+    pub(crate) callbacks: Door,
 }
 
 impl State {
     pub(crate) fn new(config: HttpConfig, services: Services) -> Result<Self, ConfigError> {
         config.check()?;
         let limits = Limits::new(&config)?;
-        Ok(Self { config, services, limits, callbacks: Arc::new(Semaphore::new(MAX_CONCURRENT_CALLBACKS)) })
+        let per_second = NonZeroU32::new(config.callbacks_per_second).unwrap_or(NonZeroU32::MIN);
+        Ok(Self { config, services, limits, callbacks: Door::new(per_second) })
     }
 
     /// Runs `work` in a task of its own and waits for it. A connection that is reset drops the future of its request,

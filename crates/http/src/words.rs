@@ -84,7 +84,7 @@ pub(crate) fn outgoing_outcome(state: &OutgoingState) -> &'static str {
 pub(crate) fn v2_charge(charge: &Charge) -> &'static str {
     match charge.state {
         ChargeState::Creating | ChargeState::Pending => "PENDING",
-        ChargeState::Paid if charge.refunded == charge.amount_paid() => "REFUNDED",
+        ChargeState::Paid if charge.sent_back() == charge.amount_paid() => "REFUNDED",
         ChargeState::Paid => "PAID",
         ChargeState::Expired => "EXPIRED",
         ChargeState::Canceled => "CANCELED",

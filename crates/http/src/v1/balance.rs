@@ -9,6 +9,9 @@ pub(crate) async fn show(call: Call) -> Answer {
     let caller = call.caller().await?;
     let wallets = call.state.services.wallets.clone();
     let wallet = call.state.run(async move { wallets.wallet(caller.integrator_id).await }).await?;
-    let body = Object::new().money("available", wallet.available).money("held", wallet.held);
+    let body = Object::new()
+        .money("available", wallet.available)
+        .money("held", wallet.held)
+        .money("owed", wallet.owed);
     Ok(ok(body.text("currency", CURRENCY)))
 }

@@ -85,6 +85,7 @@ pub(super) fn render(charge: &Charge, base: &str) -> Object {
         .money("amount", charge.amount.cents())
         .money("amount_paid", charge.amount_paid())
         .money("refunded_amount", charge.refunded)
+        .money("taken_back_amount", charge.taken_back)
         .maybe_money("fee", credited.map(|credited| credited.fee))
         .maybe_money("net_amount", credited.and_then(|paid| paid.amount_paid.checked_sub(paid.fee)))
         .text("currency", CURRENCY)

@@ -111,6 +111,6 @@ fn not_asked(error: &ProviderError) -> &'static str {
     match error {
         ProviderError::Rejected { .. } => "provider_rejected",
         ProviderError::Unavailable(_) => "provider_unavailable",
-        ProviderError::Indeterminate(_) => "provider_timeout",
+        ProviderError::Indeterminate(_) | ProviderError::Mismatch(_) => "provider_timeout",
     }
 }

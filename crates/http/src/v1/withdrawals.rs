@@ -87,6 +87,7 @@ pub(super) fn render(withdrawal: &Withdrawal, base: &str) -> Object {
         .maybe("end_to_end_id", withdrawal.end_to_end_id.as_deref())
         .raw("failure", &failure(failed))
         .money("returned_amount", withdrawal.returned)
+        .raw("settled_late", if withdrawal.settled_late { "true" } else { "false" })
         .maybe("postbackUrl", withdrawal.postback_url.as_ref().map(PostbackUrl::as_str))
         .text("created_at", &time::rfc3339(withdrawal.created_at))
         .text("updated_at", &time::rfc3339(withdrawal.updated_at))

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use pix_conformance::{FakeProvider, Services, StoreSet, builders};
+use pix_domain::callbacks::CallbackService;
 use pix_domain::charges::Charge;
 use pix_domain::charges::service::ChargeService;
 use pix_domain::credentials::service::Authenticator;
@@ -179,6 +180,7 @@ impl Gateway {
             withdrawals: WithdrawalService::new(ports.clone()),
             refunds: RefundService::new(ports.clone()),
             transactions: TransactionService::new(ports.clone()),
+            callbacks: CallbackService::new(ports.clone()),
             wallets: ports.stores.wallets.clone(),
             clock: ports.clock.clone(),
             ids: ports.ids.clone(),
@@ -246,6 +248,28 @@ impl Gateway {
 
     pub async fn get(&self, tenant: &Tenant, path: &str) -> Answer {
         self.send(Request::new("GET", path).token(tenant)).await
+    }
+
+    /// Waits until the provider was asked so often about a record, and that was seen to.
+    pub async fn until_asked(&self, reference: Uuid, times: u32) {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        while self.provider.fake.consults(reference) < times {
+            assert!(tokio::time::Instant::now() < deadline, "never asked");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Looks at a resource until its `status` is this: what a callback leads to comes after its answer.
+    pub async fn until_status(&self, tenant: &Tenant, path: &str, status: &str) -> Answer {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let answer = self.get(tenant, path).await.expect(200);
+            if answer.text("status") == status {
+                return answer;
+            }
+            assert!(tokio::time::Instant::now() < deadline, "never {status}: {}", answer.body);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     pub async fn stop(self) {

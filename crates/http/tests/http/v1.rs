@@ -27,7 +27,7 @@ async fn a_charge_is_created_shown_and_replayed() {
     let simple = uuid.replace('-', "");
     let told = json!({
         "uuid": uuid, "external_id": "order:1", "status": "pending", "substatus": null, "outcome": "certain",
-        "amount": 15.5, "amount_paid": 0, "refunded_amount": 0, "fee": null, "net_amount": null, "currency": "BRL",
+        "amount": 15.5, "amount_paid": 0, "refunded_amount": 0, "taken_back_amount": 0, "fee": null, "net_amount": null, "currency": "BRL",
         "payer": {"name": "Ana Souza", "document": "52998224725", "email": "ana@example.com"},
         "payerQuestion": "Tudo certo?", "split": null, "qrcode": format!("fake-qr-code-of-{simple}"),
         "pix_id": format!("fake-{simple}"), "end_to_end_id": null, "postbackUrl": "https://loja.example/pix?token=1",
@@ -68,7 +68,7 @@ async fn a_paid_charge_shows_what_came_in_and_what_it_cost() {
         assert_eq!(&shown[name], value, "{name}");
     }
     let balance = gateway.get(&tenant, "/api/v1/balance").await.expect(200);
-    assert_eq!(balance.body, r#"{"available":98.9,"held":0,"currency":"BRL"}"#);
+    assert_eq!(balance.body, r#"{"available":98.9,"held":0,"owed":0,"currency":"BRL"}"#);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -127,7 +127,7 @@ async fn a_withdrawal_is_created_shown_and_replayed() {
         "creditParty":
             {"name": "Bruno", "keyType": "EMAIL", "key": "bruno@example.com", "taxId": "52998224725"},
         "description": "semana 1", "pix_id": format!("fake-{}", uuid.replace('-', "")), "end_to_end_id": null,
-        "failure": null, "returned_amount": 0, "postbackUrl": null, "created_at": NOON, "updated_at": NOON,
+        "failure": null, "returned_amount": 0, "settled_late": false, "postbackUrl": null, "created_at": NOON, "updated_at": NOON,
         "completed_at": null, "links": {"self": format!("{BASE}{WITHDRAWALS}/{uuid}")}
     });
     assert_eq!(answer.json(), told);
