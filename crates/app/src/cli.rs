@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use uuid::Uuid;
 
 use crate::config;
@@ -14,6 +14,9 @@ pub struct Cli {
     /// TOML file with settings; the environment wins over it.
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Who runs this command, for the audit log; default `PIX_OPERATOR`, then the user's name on this machine.
+    #[arg(long, global = true, value_name = "NAME")]
+    pub operator: Option<String>,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -53,6 +56,11 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Decide what became of an uncertain withdrawal or refund; takes two operators who agree.
+    Resolve(Resolve),
+    /// Show administrative acts, and prove that nobody changed the record of them.
+    #[command(subcommand)]
+    AuditLog(AuditLog),
     /// Prove that the books are right; exits with 1 when they aren't.
     Audit(Audit),
     /// Run the simulated provider alone.
@@ -161,6 +169,54 @@ pub enum Fees {
         /// Whose fees: the integrator's uuid.
         #[arg(long)]
         integrator: Uuid,
+        /// Answer in JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `resolve`.
+#[derive(Debug, Args)]
+pub struct Resolve {
+    /// The withdrawal's or refund's uuid.
+    pub uuid: Uuid,
+    /// What became of it.
+    #[arg(long = "as", value_enum)]
+    pub verdict: Verdict,
+    /// How you know: 3 to 150 characters. The integrator sees it in the evidence.
+    #[arg(long)]
+    pub reason: String,
+    /// Answer in JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What became of a movement.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum Verdict {
+    /// The money left.
+    Completed,
+    /// It did not and will not leave.
+    Failed,
+}
+
+/// `audit-log`.
+#[derive(Debug, Subcommand)]
+pub enum AuditLog {
+    /// Follow the chain of hashes from the first entry to the last; exits with 1 when it is broken.
+    Verify {
+        /// Answer in JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show entries, oldest first.
+    List {
+        /// Only those with a number above this.
+        #[arg(long, default_value_t = 0)]
+        after: u64,
+        /// At most so many.
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        limit: u32,
         /// Answer in JSON.
         #[arg(long)]
         json: bool,

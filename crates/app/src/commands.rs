@@ -1,11 +1,13 @@
 //! The subcommands, a module each.
 
 pub mod audit;
+pub mod audit_log;
 pub mod demo;
 pub mod fees;
 pub mod integrator;
 pub mod key;
 pub mod migrate;
+pub mod resolve;
 pub mod secrets;
 pub mod serve;
 pub mod simulator;

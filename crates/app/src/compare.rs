@@ -36,6 +36,7 @@ struct Ours<'a> {
     state: &'a OutgoingState,
     amount: Cents,
     returned: Cents,
+    settled_late: bool,
 }
 
 /// Compares all books with the log.
@@ -43,6 +44,7 @@ pub fn compare(books: &[Book], log: &[LogEntry]) -> Comparison {
     let mut comparison = Comparison::default();
     comparison.incoming(books, log);
     comparison.outgoing(books, log);
+    comparison.taken_back(books, log);
     comparison
 }
 
@@ -75,6 +77,36 @@ impl Comparison {
         }
     }
 
+    /// What the provider was forced to send back is what we took from the wallet.
+    fn taken_back(&mut self, books: &[Book], log: &[LogEntry]) {
+        let mut theirs: BTreeMap<&str, i64> = BTreeMap::new();
+        for entry in log.iter().filter(|entry| entry.event == LogEvent::ChargeTakenBack) {
+            *theirs.entry(&entry.external_id).or_default() += entry.amount_cents;
+        }
+        for charge in books.iter().flat_map(|book| &book.charges) {
+            let known = theirs.remove(charge.reference().to_string().as_str()).unwrap_or(0);
+            let ours = charge.taken_back.get();
+            if ours > known {
+                self.differences.push(format!(
+                    "charge {} gave up {ours} centavos by force, the provider took {known} back",
+                    charge.id
+                ));
+            } else if ours < known {
+                let what = format!(
+                    "charge {} was taken back in part or whole, and we have not learnt of all",
+                    charge.id
+                );
+                self.in_flight.push(what);
+            } else if known > 0 {
+                self.agreed += 1;
+            }
+        }
+        for (reference, cents) in theirs {
+            self.differences
+                .push(format!("the provider took {cents} centavos of {reference} back, which is not ours"));
+        }
+    }
+
     /// Every movement the provider executed is ours, executed once, and neither released nor unknown to us.
     fn outgoing(&mut self, books: &[Book], log: &[LogEntry]) {
         let mut executed: BTreeMap<String, Executed> = BTreeMap::new();
@@ -103,6 +135,7 @@ impl Comparison {
                     state: &withdrawal.state,
                     amount: withdrawal.amount.cents(),
                     returned: withdrawal.returned,
+                    settled_late: withdrawal.settled_late,
                 };
                 self.one(&ours, executed.remove(&withdrawal.reference().to_string()));
             }
@@ -112,6 +145,7 @@ impl Comparison {
                     state: &refund.state,
                     amount: refund.amount.cents(),
                     returned: Cents::ZERO,
+                    settled_late: false,
                 };
                 self.one(&ours, executed.remove(&refund.reference().to_string()));
             }
@@ -140,6 +174,7 @@ impl Comparison {
             (OutgoingState::Completed | OutgoingState::Returned, 0) => {
                 self.differences.push(format!("{name} is completed, but the provider never executed it"));
             }
+            (OutgoingState::Failed(_) | OutgoingState::Canceled, 1) if ours.settled_late => self.agreed += 1,
             (OutgoingState::Failed(_) | OutgoingState::Canceled | OutgoingState::Queued, 1..) => {
                 let state = ours.state.name();
                 self.differences.push(format!("{name} is {state}, but the provider executed it"));

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -171,6 +172,31 @@ pub const SETTINGS: &[Setting] = &[
         "Longest wait for running requests at the end, 1 to 300 seconds.",
     ),
     open("PIX_RECONCILER_INTERVAL_MS", Some("1000"), "How often due follow-ups are looked for, 50 to 60000."),
+    open(
+        "PIX_RECONCILER_PER_SECOND",
+        Some("50"),
+        "How many questions a second a node asks the provider by itself, 1 to 10000: for follow-ups and callbacks that come again.",
+    ),
+    open(
+        "PIX_CALLBACKS_PER_SECOND",
+        Some("1000"),
+        "How many callbacks of the provider are taken a second, 1 to 100000; one more is answered 503, to be sent again.",
+    ),
+    open(
+        "PIX_CALLBACK_KEEP_DAYS",
+        Some("30"),
+        "How long callbacks are kept that were seen to, 1 to 3650 days.",
+    ),
+    open(
+        "PIX_ADMIN_LISTEN",
+        Some("127.0.0.1:9464"),
+        "Address and port of /metrics, for operators only; `off` for none.",
+    ),
+    open(
+        "PIX_OPERATOR",
+        None,
+        "Who runs a command, for the audit log; default the name of the user on this machine. --operator wins over it.",
+    ),
     open("PIX_SIMULATOR_LISTEN", Some("127.0.0.1:8081"), "Address and port of the simulated provider."),
     open("PIX_LOG", Some("info,actix_server=warn"), "What is logged, such as info or pix_http=debug."),
     open("PIX_LOG_FORMAT", Some("text"), "text or json."),
@@ -232,6 +258,17 @@ pub struct ProviderSettings {
     pub client_secret: SecretString,
 }
 
+/// How the workers work.
+#[derive(Debug, Clone, Copy)]
+pub struct WorkerConfig {
+    /// `PIX_RECONCILER_INTERVAL_MS`
+    pub interval: Duration,
+    /// `PIX_RECONCILER_PER_SECOND`
+    pub per_second: NonZeroU32,
+    /// `PIX_CALLBACK_KEEP_DAYS`
+    pub keep_callbacks: Duration,
+}
+
 /// The whole configuration.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -279,8 +316,14 @@ pub struct Config {
     pub body_deadline: Duration,
     /// `PIX_SHUTDOWN_TIMEOUT_S`
     pub shutdown_timeout: Duration,
-    /// `PIX_RECONCILER_INTERVAL_MS`
-    pub reconciler_interval: Duration,
+    /// `PIX_RECONCILER_…` and `PIX_CALLBACK_KEEP_DAYS`: how the workers work.
+    pub worker: WorkerConfig,
+    /// `PIX_CALLBACKS_PER_SECOND`
+    pub callbacks_per_second: u32,
+    /// `PIX_ADMIN_LISTEN`; `None` for off.
+    pub admin_listen: Option<SocketAddr>,
+    /// `PIX_OPERATOR`
+    pub operator: Option<String>,
     /// `PIX_SIMULATOR_LISTEN`
     pub simulator_listen: SocketAddr,
     /// `PIX_LOG`
@@ -432,7 +475,23 @@ impl Config {
             cors_allow_origins: source.list("PIX_CORS_ALLOW_ORIGINS"),
             body_deadline: source.millis("PIX_BODY_DEADLINE_MS", 100, 60_000)?,
             shutdown_timeout: Duration::from_secs(source.number("PIX_SHUTDOWN_TIMEOUT_S", 1, 300)?),
-            reconciler_interval: source.millis("PIX_RECONCILER_INTERVAL_MS", 50, 60_000)?,
+            worker: WorkerConfig {
+                interval: source.millis("PIX_RECONCILER_INTERVAL_MS", 50, 60_000)?,
+                per_second: NonZeroU32::new(source.number_u32("PIX_RECONCILER_PER_SECOND", 10_000)?)
+                    .unwrap_or(NonZeroU32::MIN),
+                keep_callbacks: Duration::from_hours(
+                    u64::from(source.number_u32("PIX_CALLBACK_KEEP_DAYS", 3_650)?) * 24,
+                ),
+            },
+            callbacks_per_second: source.number_u32("PIX_CALLBACKS_PER_SECOND", 100_000)?,
+            admin_listen: match source.required("PIX_ADMIN_LISTEN")?.as_str() {
+                "off" => None,
+                _ => Some(
+                    source
+                        .parsed("PIX_ADMIN_LISTEN", "an address and port such as 127.0.0.1:9464, or off")?,
+                ),
+            },
+            operator: source.text("PIX_OPERATOR"),
             simulator_listen: source
                 .parsed("PIX_SIMULATOR_LISTEN", "an address and port such as 127.0.0.1:8081")?,
             log: source.required("PIX_LOG")?,

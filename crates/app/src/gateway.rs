@@ -6,18 +6,17 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use pix_credentials::{Argon2Hasher, HasherConfig, KeyRing, PasetoTokens};
+use pix_domain::audit_log::Action;
+use pix_domain::callbacks::CallbackService;
 use pix_domain::charges::service::ChargeService;
 use pix_domain::credentials::service::Authenticator;
 use pix_domain::ports::Ports;
-use pix_domain::reconciler::{BATCH, Reconciler};
 use pix_domain::refunds::service::RefundService;
 use pix_domain::transactions::TransactionService;
 use pix_domain::withdrawals::service::WithdrawalService;
 use pix_http::{HttpConfig, Services};
 use pix_settlement::{Breaker, ClassicV2Config, ClassicV2Provider};
 use secrecy::{ExposeSecret, SecretString};
-use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinHandle;
 use tracing::{Level, Metadata};
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt;
@@ -25,6 +24,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::config::{Config, ProviderSettings};
+use crate::journal::Journal;
 use crate::keyfile::KeyFile;
 use crate::store::Store;
 use crate::system::{SystemClock, SystemIds};
@@ -35,9 +35,6 @@ pub const KEY_FILE_ENDING: &str = ".keys";
 pub const SIMULATOR_LOG_ENDING: &str = ".simulator.jsonl";
 /// The ending of the file that `serve` locks, so that a database has one server.
 pub const LOCK_ENDING: &str = ".lock";
-
-/// How many follow-ups a node works on at once: a provider that hangs on some must not stop the others.
-const MAX_FOLLOW_UPS_AT_ONCE: usize = 16;
 
 /// Starts the log, on standard error.
 pub fn init_logging(config: &Config) -> anyhow::Result<()> {
@@ -117,7 +114,7 @@ pub fn provider_config(
 
 /// All ports.
 pub fn ports(config: &Config, store: &Store, provider: ClassicV2Config) -> anyhow::Result<Ports> {
-    Ok(Ports {
+    let ports = Ports {
         stores: store.records.clone(),
         submit_grace: provider.longest_operation() + SUBMIT_MARGIN,
         provider: Arc::new(Breaker::new(
@@ -128,7 +125,10 @@ pub fn ports(config: &Config, store: &Store, provider: ClassicV2Config) -> anyho
         clock: Arc::new(SystemClock),
         ids: Arc::new(SystemIds),
         duplicate_window: config.duplicate_window,
-    })
+    };
+    #[cfg(feature = "fail-points")]
+    let ports = crate::fail_points::around(ports)?;
+    Ok(ports)
 }
 
 /// The name of the fact that says which provider a database's money is at.
@@ -144,7 +144,12 @@ pub fn provider_name(settings: &ProviderSettings) -> String {
 /// Binds the database to one provider. What another provider doesn't know proves nothing about a payment that was sent
 /// through this one, and the balances of the simulated provider are nobody's money; so a change is refused unless it is
 /// asked for and nothing is on its way.
-pub async fn bind_provider(store: &Store, name: &str, changed: bool) -> anyhow::Result<()> {
+pub async fn bind_provider(
+    store: &Store,
+    journal: &Journal,
+    name: &str,
+    changed: bool,
+) -> anyhow::Result<()> {
     let Some(bound) = store.facts.fact(PROVIDER_FACT).await? else {
         store.facts.keep_fact(PROVIDER_FACT, name.to_owned()).await?;
         return Ok(());
@@ -179,6 +184,7 @@ pub async fn bind_provider(store: &Store, name: &str, changed: bool) -> anyhow::
         );
     }
     tracing::warn!(from = %bound, to = %name, "the provider of this database is changed");
+    journal.record(Action::ProviderChanged, name, &format!("before: {bound}")).await?;
     Ok(store.facts.keep_fact(PROVIDER_FACT, name.to_owned()).await?)
 }
 
@@ -199,6 +205,7 @@ pub fn services(config: &Config, store: &Store, ports: &Ports, keys: &Secrets) -
         withdrawals: WithdrawalService::new(ports.clone()),
         refunds: RefundService::new(ports.clone()),
         transactions: TransactionService::new(ports.clone()),
+        callbacks: CallbackService::new(ports.clone()),
         wallets: ports.stores.wallets.clone(),
         clock: ports.clock.clone(),
         ids: ports.ids.clone(),
@@ -210,6 +217,7 @@ pub fn services(config: &Config, store: &Store, ports: &Ports, keys: &Secrets) -
 pub fn http_config(config: &Config, callback_secret: &str) -> anyhow::Result<HttpConfig> {
     Ok(HttpConfig {
         body_deadline: config.body_deadline,
+        callbacks_per_second: config.callbacks_per_second,
         rate_token_per_minute: config.rate_token_per_minute,
         rate_api_per_minute: config.rate_api_per_minute,
         rate_api_burst: config.rate_api_burst,
@@ -258,66 +266,6 @@ pub async fn stop_signal() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The reconciler, running.
-pub struct Worker {
-    stop: watch::Sender<bool>,
-    task: JoinHandle<()>,
-}
-
-impl Worker {
-    /// Starts looking for due follow-ups every `interval`, and at once while there are more than one claim takes.
-    pub fn start(ports: Ports, interval: Duration) -> Self {
-        let (stop, mut stopped) = watch::channel(false);
-        let reconciler = Reconciler::new(ports);
-        let task = tokio::spawn(async move {
-            let permits = Arc::new(Semaphore::new(MAX_FOLLOW_UPS_AT_ONCE));
-            let permits_u32 = u32::try_from(MAX_FOLLOW_UPS_AT_ONCE).unwrap_or(u32::MAX);
-            while !*stopped.borrow() {
-                let claimed = pass(&reconciler, &permits).await;
-                if claimed < usize::try_from(BATCH).unwrap_or(usize::MAX) {
-                    tokio::select! {
-                        () = tokio::time::sleep(interval) => {}
-                        _ = stopped.changed() => {}
-                    }
-                }
-            }
-            // What is being worked on is finished; the rest is claimed by somebody else.
-            let _ = permits.acquire_many(permits_u32).await;
-        });
-        Self { stop, task }
-    }
-
-    /// Finishes what is being worked on, and ends.
-    pub async fn stop(self) {
-        let _ = self.stop.send(true);
-        let _ = self.task.await;
-    }
-}
-
-/// Claims one batch and starts working on it; how many it was.
-async fn pass(reconciler: &Reconciler, permits: &Arc<Semaphore>) -> usize {
-    let claimed = match reconciler.claim().await {
-        Ok(claimed) => claimed,
-        Err(error) => {
-            tracing::warn!(%error, "due follow-ups can't be claimed");
-            return 0;
-        }
-    };
-    let count = claimed.len();
-    for due in claimed {
-        let Ok(permit) = Arc::clone(permits).acquire_owned().await else { break };
-        let reconciler = reconciler.clone();
-        tokio::spawn(async move {
-            if let Err(error) = reconciler.process(due).await {
-                let resource = due.resource;
-                tracing::warn!(%error, kind = resource.kind.as_str(), id = %resource.id, "a follow-up failed; it comes again");
-            }
-            drop(permit);
-        });
-    }
-    count
-}
-
 #[cfg(test)]
 mod tests {
     use pix_persistence::sqlite::{SqliteOptions, SqliteStore};
@@ -332,17 +280,21 @@ mod tests {
         let says = |refused: anyhow::Result<()>| refused.unwrap_err().to_string();
 
         let real = open("real.db");
+        let journal = Journal::of(&real, "ana").unwrap();
         for _ in 0..2 {
-            bind_provider(&real, "https://one (client a)", false).await.unwrap();
+            bind_provider(&real, &journal, "https://one (client a)", false).await.unwrap();
         }
-        assert!(says(bind_provider(&real, SIMULATED, true).await).contains("set PIX_PROVIDER_URL"));
+        assert!(says(bind_provider(&real, &journal, SIMULATED, true).await).contains("set PIX_PROVIDER_URL"));
         let other = "https://two (client a)";
-        assert!(says(bind_provider(&real, other, false).await).contains("--provider-changed"));
-        bind_provider(&real, other, true).await.unwrap();
-        bind_provider(&real, other, false).await.unwrap();
+        assert!(says(bind_provider(&real, &journal, other, false).await).contains("--provider-changed"));
+        bind_provider(&real, &journal, other, true).await.unwrap();
+        bind_provider(&real, &journal, other, false).await.unwrap();
+        let acts = real.records.audit_log.list(0, 9).await.unwrap();
+        assert_eq!(acts.iter().map(|act| act.action).collect::<Vec<_>>(), [Action::ProviderChanged]);
 
         let simulated = open("simulated.db");
-        bind_provider(&simulated, SIMULATED, false).await.unwrap();
-        assert!(says(bind_provider(&simulated, other, true).await).contains("fresh DATABASE_URL"));
+        let journal = Journal::of(&simulated, "ana").unwrap();
+        bind_provider(&simulated, &journal, SIMULATED, false).await.unwrap();
+        assert!(says(bind_provider(&simulated, &journal, other, true).await).contains("fresh DATABASE_URL"));
     }
 }

@@ -1,14 +1,19 @@
 //! The program: configuration, wiring, workers and subcommands. It owns no decision of its own about money.
 
+mod admin;
 mod cache;
 mod cli;
 mod commands;
 mod compare;
 mod config;
+#[cfg(feature = "fail-points")]
+mod fail_points;
 mod gateway;
+mod journal;
 mod keyfile;
 mod store;
 mod system;
+mod worker;
 
 use std::process::ExitCode;
 
@@ -33,7 +38,8 @@ async fn main() -> ExitCode {
 
 async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let source = Source::read(cli.config.as_deref(), std::env::vars())?;
-    let config = Config::load(&source)?;
+    let mut config = Config::load(&source)?;
+    config.operator = cli.operator.or(config.operator);
     match cli.command {
         Command::Serve(arguments) => commands::serve::run(config, arguments).await,
         Command::Work => commands::work::run(config).await,
@@ -43,6 +49,8 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Key(command) => commands::key::run(&config, command).await,
         Command::Fees(command) => commands::fees::run(&config, command).await,
         Command::Uncertain { json } => commands::uncertain::run(&config, json).await,
+        Command::Resolve(arguments) => commands::resolve::run(&config, arguments).await,
+        Command::AuditLog(command) => commands::audit_log::run(&config, command).await,
         Command::Audit(arguments) => commands::audit::run(&config, arguments).await,
         Command::Simulator(arguments) => commands::simulator::run(&config, arguments).await,
         Command::Demo => commands::demo::run(config).await,

@@ -7,6 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use async_trait::async_trait;
 use pix_domain::audit::BookStore;
+use pix_domain::audit_log::AuditLogStore;
+use pix_domain::callbacks::CallbackStore;
 use pix_domain::charges::store::ChargeStore;
 use pix_domain::credentials::store::{ApiKeyStore, IntegratorStore};
 use pix_domain::error::StoreError;
@@ -87,6 +89,8 @@ impl Store {
             + FollowUpStore
             + LookupStore
             + EvidenceStore
+            + CallbackStore
+            + AuditLogStore
             + IntegratorStore
             + ApiKeyStore
             + BookStore

@@ -15,7 +15,10 @@ impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "this is the port's one home")]
     fn now(&self) -> Timestamp {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Timestamp::from_micros(i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX))
+        let micros = i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX);
+        #[cfg(feature = "fail-points")]
+        let micros = micros.saturating_add(crate::fail_points::clock_ahead_micros());
+        Timestamp::from_micros(micros)
     }
 }
 

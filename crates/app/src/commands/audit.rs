@@ -89,6 +89,7 @@ fn as_json(report: &Report) -> serde_json::Value {
                 "integrator": integrator.id.to_string(),
                 "available": book.wallet.available.to_string(),
                 "held": book.wallet.held.to_string(),
+                "owed": book.wallet.owed.to_string(),
                 "entries": book.wallet.entries,
                 "charges": book.charges.len(),
                 "withdrawals": book.withdrawals.len(),
@@ -137,10 +138,11 @@ pub fn as_text(report: &Report) -> String {
             .map(|entry| entry.posting.effect_cents(pix_domain::wallet::Account::Fees))
             .sum();
         lines.push(format!(
-            "{}  available {}, held {}, fees {}; {} entries, {} charges, {} withdrawals, {} refunds",
+            "{}  available {}, held {}, owed {}, fees {}; {} entries, {} charges, {} withdrawals, {} refunds",
             integrator.id,
             wallet.available,
             wallet.held,
+            wallet.owed,
             Cents::new(fees).unwrap_or_default(),
             wallet.entries,
             book.charges.len(),

@@ -16,6 +16,7 @@ use super::{audit, fees, integrator, key};
 use crate::cli;
 use crate::config::{Config, Database};
 use crate::gateway;
+use crate::journal::Journal;
 use crate::system::{SystemClock, random_hex};
 
 /// The longest wait for one answer.
@@ -39,6 +40,7 @@ async fn walk(config: &Config, folder: &std::path::Path) -> anyhow::Result<()> {
     config.provider = None;
     config.listen = "127.0.0.1:0".parse()?;
     config.simulator_listen = "127.0.0.1:0".parse()?;
+    config.admin_listen = None;
     config.public_url = format!("http://{}", config.listen);
     let config = config.with_free_port()?;
     let running = start(&config, &cli::Serve { demo: false, provider_changed: false }).await?;
@@ -69,14 +71,15 @@ struct Walk {
 impl Walk {
     async fn begin(config: &Config, running: &Running) -> anyhow::Result<Self> {
         let store = &running.store;
-        let made = integrator::create(store, "demo").await?;
+        let journal = Journal::of(store, "demo")?;
+        let made = integrator::create(store, &journal, "demo").await?;
         let schedule = FeeSchedule {
             cash_out: fees::parse_rule("fixed=1.00,percent=1")?,
             refund: fees::parse_rule("fixed=0.50")?,
             ..FeeSchedule::free()
         };
         store.records.fees.set(made.id, schedule, SystemClock.now()).await?;
-        let (key, secret) = key::create(store, &gateway::hasher(config)?, made.id).await?;
+        let (key, secret) = key::create(store, &journal, &gateway::hasher(config)?, made.id).await?;
         let simulator =
             running.simulator.as_ref().context("the demo needs the simulated provider")?.base_url();
         println!("integrator {} (cash-out 1.00 + 1 %, refund 0.50), key {}", made.id, key.public_id);

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
+use pix_domain::audit_log::Action;
 use pix_domain::fees::{FeeRule, FeeSchedule, Percent};
 use pix_domain::ids::IntegratorId;
 use pix_domain::money::{Amount, Cents};
@@ -12,6 +13,7 @@ use serde_json::{Value, json};
 use super::answer;
 use crate::cli;
 use crate::config::Config;
+use crate::journal::Journal;
 use crate::store::Store;
 use crate::system::SystemClock;
 
@@ -45,6 +47,8 @@ pub async fn run(config: &Config, command: cli::Fees) -> anyhow::Result<ExitCode
                 "give at least one of --cash-in, --cash-out and --refund, such as --cash-out fixed=1.50,percent=0.99"
             );
         }
+        let detail = shown(&schedule).to_string();
+        Journal::of_user(&store, config)?.record(Action::FeesSet, &uuid.to_string(), &detail).await?;
         schedule.version = store.records.fees.set(id, schedule.clone(), SystemClock.now()).await?;
     }
     Ok(answer(json, &shown(&schedule), || {

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
+use pix_domain::audit_log::Action;
 use pix_domain::credentials::{Integrator, IntegratorStatus};
 use pix_domain::ids::{Ids, IntegratorId};
 use pix_domain::time::Clock;
@@ -11,6 +12,7 @@ use serde_json::json;
 use super::{answer, rfc3339};
 use crate::cli;
 use crate::config::Config;
+use crate::journal::Journal;
 use crate::store::Store;
 use crate::system::{SystemClock, SystemIds};
 
@@ -26,7 +28,7 @@ pub async fn run(config: &Config, command: cli::Integrator) -> anyhow::Result<Ex
     };
     match command {
         cli::Integrator::Create { name, json } => {
-            let integrator = create(&store, &name).await?;
+            let integrator = create(&store, &Journal::of_user(&store, config)?, &name).await?;
             Ok(answer(json, &json!({"uuid": integrator.id.to_string(), "name": integrator.name}), || {
                 format!(
                     "integrator {} is made; next: pix-gateway key create --integrator {}",
@@ -45,9 +47,12 @@ pub async fn run(config: &Config, command: cli::Integrator) -> anyhow::Result<Ex
         }
         cli::Integrator::Suspend { integrator, undo, json } => {
             let to = if undo { IntegratorStatus::Active } else { IntegratorStatus::Suspended };
-            if !store.integrators.set_status(IntegratorId(integrator), to).await? {
+            if store.integrators.find(IntegratorId(integrator)).await?.is_none() {
                 bail!("there is no integrator {integrator}; `pix-gateway integrator list` shows all");
             }
+            let action = if undo { Action::IntegratorResumed } else { Action::IntegratorSuspended };
+            Journal::of_user(&store, config)?.record(action, &integrator.to_string(), "").await?;
+            store.integrators.set_status(IntegratorId(integrator), to).await?;
             let value = json!({"uuid": integrator.to_string(), "status": status(to)});
             Ok(answer(json, &value, || format!("integrator {integrator} is {}", status(to))))
         }
@@ -55,7 +60,7 @@ pub async fn run(config: &Config, command: cli::Integrator) -> anyhow::Result<Ex
 }
 
 /// Makes an integrator with an empty wallet.
-pub async fn create(store: &Store, name: &str) -> anyhow::Result<Integrator> {
+pub async fn create(store: &Store, journal: &Journal, name: &str) -> anyhow::Result<Integrator> {
     let name = name.trim();
     if name.is_empty() || name.chars().count() > MAX_NAME_CHARS || name.chars().any(char::is_control) {
         bail!("--name must be 1 to {MAX_NAME_CHARS} characters without control characters");
@@ -66,6 +71,7 @@ pub async fn create(store: &Store, name: &str) -> anyhow::Result<Integrator> {
         status: IntegratorStatus::Active,
         created_at: SystemClock.now(),
     };
+    journal.record(Action::IntegratorCreated, &integrator.id.to_string(), name).await?;
     store.integrators.create(integrator.clone()).await?;
     Ok(integrator)
 }

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
+use pix_domain::audit_log::Action;
 use pix_domain::credentials::{ApiKey, PlainSecret, SecretHasher};
 use pix_domain::ids::IntegratorId;
 use pix_domain::time::Clock;
@@ -12,6 +13,7 @@ use super::{answer, rfc3339};
 use crate::cli;
 use crate::config::Config;
 use crate::gateway;
+use crate::journal::Journal;
 use crate::store::Store;
 use crate::system::SystemClock;
 
@@ -21,7 +23,8 @@ pub async fn run(config: &Config, command: cli::Key) -> anyhow::Result<ExitCode>
     match command {
         cli::Key::Create { integrator, json } => {
             let hasher = gateway::hasher(config)?;
-            let (key, secret) = create(&store, &hasher, IntegratorId(integrator)).await?;
+            let journal = Journal::of_user(&store, config)?;
+            let (key, secret) = create(&store, &journal, &hasher, IntegratorId(integrator)).await?;
             Ok(answer(json, &json!({"public_id": key.public_id, "secret": secret.0}), || {
                 format!(
                     "public_id  {}\nsecret     {}\nThe secret is shown this once.",
@@ -30,11 +33,7 @@ pub async fn run(config: &Config, command: cli::Key) -> anyhow::Result<ExitCode>
             }))
         }
         cli::Key::Revoke { public_id, json } => {
-            if !store.keys.revoke(&public_id, SystemClock.now()).await? {
-                bail!(
-                    "there is no key {public_id}; `pix-gateway key list --integrator UUID` shows an integrator's keys"
-                );
-            }
+            revoke(&store, &Journal::of_user(&store, config)?, &public_id).await?;
             let value = json!({"public_id": public_id, "revoked": true});
             Ok(answer(json, &value, || {
                 format!("key {public_id} is revoked; its tokens are refused from now on")
@@ -67,9 +66,25 @@ pub async fn run(config: &Config, command: cli::Key) -> anyhow::Result<ExitCode>
     }
 }
 
+/// Revokes a key, for good.
+pub async fn revoke(store: &Store, journal: &Journal, public_id: &str) -> anyhow::Result<()> {
+    let Some(key) = store.keys.find(public_id).await? else {
+        bail!(
+            "there is no key {public_id}; `pix-gateway key list --integrator UUID` shows an integrator's keys"
+        );
+    };
+    if key.revoked_at.is_none() {
+        let detail = format!("of integrator {}", key.integrator_id);
+        journal.record(Action::KeyRevoked, public_id, &detail).await?;
+        store.keys.revoke(public_id, SystemClock.now()).await?;
+    }
+    Ok(())
+}
+
 /// Makes a key for an integrator; the secret is returned this once.
 pub async fn create(
     store: &Store,
+    journal: &Journal,
     hasher: &impl SecretHasher,
     integrator_id: IntegratorId,
 ) -> anyhow::Result<(ApiKey, PlainSecret)> {
@@ -86,6 +101,8 @@ pub async fn create(
         created_at: SystemClock.now(),
         revoked_at: None,
     };
+    let detail = format!("of integrator {integrator_id}");
+    journal.record(Action::KeyCreated, &key.public_id, &detail).await?;
     store.keys.create(key.clone()).await?;
     Ok((key, secret))
 }

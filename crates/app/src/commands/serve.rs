@@ -2,16 +2,17 @@
 
 use std::process::ExitCode;
 
-use pix_domain::time::Clock;
 use pix_simulator::{Simulator, SimulatorConfig};
 use secrecy::SecretString;
 
 use super::{integrator, key};
+use crate::admin::Admin;
 use crate::cli;
 use crate::config::{Config, ProviderSettings};
 use crate::gateway;
+use crate::journal::Journal;
 use crate::store::Store;
-use crate::system::SystemClock;
+use crate::worker::Worker;
 
 /// The name of the integrator that `--demo` makes.
 const DEMO_NAME: &str = "demo";
@@ -26,7 +27,8 @@ pub struct Running {
     pub simulator: Option<Simulator>,
     server: actix_web::dev::ServerHandle,
     task: tokio::task::JoinHandle<std::io::Result<()>>,
-    worker: gateway::Worker,
+    worker: Worker,
+    admin: Option<Admin>,
     _lock: Option<std::fs::File>,
 }
 
@@ -58,7 +60,8 @@ pub async fn start(config: &Config, arguments: &cli::Serve) -> anyhow::Result<Ru
     };
     let keys = gateway::secrets(config)?;
     let name = config.provider.as_ref().map_or(gateway::SIMULATED.to_owned(), gateway::provider_name);
-    gateway::bind_provider(&store, &name, arguments.provider_changed).await?;
+    let journal = Journal::of_user(&store, config)?;
+    gateway::bind_provider(&store, &journal, &name, arguments.provider_changed).await?;
     let (settings, simulator) = if let Some(settings) = &config.provider {
         (settings.clone(), None)
     } else {
@@ -76,13 +79,15 @@ pub async fn start(config: &Config, arguments: &cli::Serve) -> anyhow::Result<Ru
     let (server, address) =
         pix_http::bind(gateway::http_config(config, &keys.callback_secret)?, services).await?;
     let handle = server.handle();
+    let admin = Admin::start(config.admin_listen, ports.stores.follow_ups.clone())?;
     Ok(Running {
         url: format!("http://{address}"),
         store,
         simulator,
         server: handle,
         task: tokio::spawn(server),
-        worker: gateway::Worker::start(ports, config.reconciler_interval),
+        worker: Worker::start(ports, config.worker),
+        admin,
         _lock: lock,
     })
 }
@@ -109,6 +114,9 @@ impl Running {
         self.server.stop(true).await;
         let _ = self.task.await;
         self.worker.stop().await;
+        if let Some(admin) = self.admin {
+            admin.stop().await;
+        }
         if let Some(simulator) = self.simulator {
             simulator.stop().await;
         }
@@ -119,15 +127,18 @@ impl Running {
 /// revoked, so that they don't pile up.
 async fn print_demo(config: &Config, running: &Running) -> anyhow::Result<()> {
     let store = &running.store;
+    let journal = Journal::of_user(store, config)?;
     let known = store.integrators.list().await?.into_iter().find(|integrator| integrator.name == DEMO_NAME);
     let demo = match known {
         Some(demo) => demo,
-        None => integrator::create(store, DEMO_NAME).await?,
+        None => integrator::create(store, &journal, DEMO_NAME).await?,
     };
     for old in store.keys.list(demo.id).await? {
-        store.keys.revoke(&old.public_id, SystemClock.now()).await?;
+        if old.revoked_at.is_none() {
+            key::revoke(store, &journal, &old.public_id).await?;
+        }
     }
-    let (key, secret) = key::create(store, &gateway::hasher(config)?, demo.id).await?;
+    let (key, secret) = key::create(store, &journal, &gateway::hasher(config)?, demo.id).await?;
     let (url, public_id, secret) = (&running.url, &key.public_id, &secret.0);
     println!(
         "\nDemo integrator {}\n  public_id  {public_id}\n  secret     {secret}\n\n# A token:\n\n  TOKEN=$(curl -s -u {public_id}:{secret} -X POST {url}/v2/oauth/token | sed -n 's/.*\"access_token\":\"\\([^\"]*\\)\".*/\\1/p')\n\n# A charge:\n\n  curl -s {url}/api/v1/charges -H \"Authorization: Bearer $TOKEN\" -H 'Content-Type: application/json' \\\n    -d '{{\"amount\": 15.50, \"external_id\": \"order-1\", \"payer\": {{\"name\": \"Maria Silva\", \"document\": \"52998224725\"}}}}'; echo\n",

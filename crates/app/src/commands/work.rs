@@ -4,9 +4,12 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 
+use crate::admin::Admin;
 use crate::config::Config;
 use crate::gateway;
+use crate::journal::Journal;
 use crate::store::Store;
+use crate::worker::Worker;
 
 /// Runs the workers until told to stop.
 pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
@@ -19,12 +22,17 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     gateway::check_secrets(&config)?;
     let keys = gateway::secrets(&config)?;
     let store = Store::open_existing(&config).await?;
-    gateway::bind_provider(&store, &gateway::provider_name(settings), false).await?;
+    let journal = Journal::of_user(&store, &config)?;
+    gateway::bind_provider(&store, &journal, &gateway::provider_name(settings), false).await?;
     let provider = gateway::provider_config(&config, settings, &config.public_url, &keys.callback_secret);
     let ports = gateway::ports(&config, &store, provider)?;
-    let worker = gateway::Worker::start(ports, config.reconciler_interval);
+    let admin = Admin::start(config.admin_listen, ports.stores.follow_ups.clone())?;
+    let worker = Worker::start(ports, config.worker);
     tracing::info!("workers are running");
     gateway::stop_signal().await?;
     worker.stop().await;
+    if let Some(admin) = admin {
+        admin.stop().await;
+    }
     Ok(ExitCode::SUCCESS)
 }

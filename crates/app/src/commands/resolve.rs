@@ -1,0 +1,96 @@
+//! `pix-gateway resolve`: what two operators decide about a movement whose outcome nobody knows.
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use pix_domain::decisions::{Decided, Decision, DecisionService, Verdict};
+use pix_domain::error::ServiceError;
+use pix_domain::transactions::Transaction;
+use pix_simulator::SimulatorConfig;
+use secrecy::SecretString;
+use serde_json::json;
+
+use super::{answer, rfc3339};
+use crate::cli;
+use crate::config::{Config, ProviderSettings};
+use crate::gateway;
+use crate::journal::Journal;
+use crate::store::Store;
+
+/// Runs the subcommand.
+pub async fn run(config: &Config, arguments: cli::Resolve) -> anyhow::Result<ExitCode> {
+    let store = Store::open_existing(config).await?;
+    let journal = Journal::of_somebody(&store, config)?;
+    let settings = config.provider.clone().unwrap_or_else(|| simulated(config));
+    let name = config.provider.as_ref().map_or(gateway::SIMULATED.to_owned(), gateway::provider_name);
+    gateway::bind_provider(&store, &journal, &name, false).await?;
+    // Nothing is sent, so no callback can come of it; but an answer may tell the address of an earlier one, which is hidden.
+    let keys = gateway::secrets(config)?;
+    let provider = gateway::provider_config(config, &settings, &config.public_url, &keys.callback_secret);
+    let service = DecisionService::new(gateway::ports(config, &store, provider)?);
+    let verdict = match arguments.verdict {
+        cli::Verdict::Completed => Verdict::Completed,
+        cli::Verdict::Failed => Verdict::Failed,
+    };
+    let decision = Decision {
+        id: arguments.uuid,
+        verdict,
+        reason: arguments.reason,
+        operator: journal.operator().clone(),
+    };
+    let decided = match service.decide(&decision).await {
+        Ok(decided) => decided,
+        Err(ServiceError::NotFound) => {
+            anyhow::bail!(
+                "there is no transaction {}; `pix-gateway uncertain` lists what can be resolved",
+                decision.id
+            )
+        }
+        Err(error) => return Err(error).context(format!("{} is not resolved", decision.id)),
+    };
+    let word = verdict.as_str();
+    Ok(match decided {
+        Decided::ByEvidence(transaction) => {
+            let status = status_of(&transaction);
+            let value = json!({"uuid": decision.id.to_string(), "result": "by_evidence", "status": status});
+            answer(arguments.json, &value, || format!("nothing to decide: {} is {status}", decision.id))
+        }
+        Decided::Proposed(resource, until) => {
+            let value = json!({
+                "uuid": decision.id.to_string(), "result": "proposed", "as": word, "until": rfc3339(until),
+            });
+            answer(arguments.json, &value, || {
+                format!(
+                    "proposed: {} {} is {word}. Nothing has moved. Until {} another operator confirms it with the same command:\n  pix-gateway resolve {} --as {word} --reason '…' --operator NAME",
+                    resource.kind.as_str(),
+                    decision.id,
+                    rfc3339(until),
+                    decision.id
+                )
+            })
+        }
+        Decided::Done(transaction) => {
+            let status = status_of(&transaction);
+            let value = json!({"uuid": decision.id.to_string(), "result": "done", "status": status});
+            answer(arguments.json, &value, || format!("done: {} is {status}", decision.id))
+        }
+    })
+}
+
+/// The simulated provider that runs inside `serve`.
+fn simulated(config: &Config) -> ProviderSettings {
+    let SimulatorConfig { client_id, client_secret, .. } = SimulatorConfig::default();
+    ProviderSettings {
+        url: format!("http://{}", config.simulator_listen),
+        client_id,
+        client_secret: SecretString::from(client_secret),
+    }
+}
+
+fn status_of(transaction: &Transaction) -> &'static str {
+    match transaction {
+        Transaction::Charge(charge) => charge.state.name(),
+        Transaction::Withdrawal(withdrawal) => withdrawal.state.name(),
+        Transaction::Refund(refund) => refund.state.name(),
+    }
+}
