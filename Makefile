@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: help run demo test lint fmt build tools bench bench-quick bench-cala postgres
+.PHONY: help run demo test soak lint fmt build tools bench bench-quick bench-cala postgres crash-matrix planted-bugs
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -29,6 +29,17 @@ build: tools ## Build the optimised program: target/release/pix-gateway
 
 test: tools postgres ## Run every test: unit, conformance, documents, and the running program
 	$(CARGO) test --workspace --all-features
+
+SEEDS ?= 1000000
+
+soak: tools ## Simulate a million worlds full of faults, from a million seeds (SEEDS=1000 for fewer)
+	$(CARGO) run --release --quiet --package pix-simulation --bin pix-soak -- --seeds $(SEEDS)
+
+crash-matrix: tools postgres ## Kill the program at every step under every behaviour of the provider (about 40 minutes)
+	$(CARGO) run --quiet --package pix-tests --bin crash_matrix -- $(MATRIX)
+
+planted-bugs: tools ## Plant one-line mistakes in a scratch copy, one by one, and see that a suite turns red with each
+	tests/planted/run.sh $(PLANTED)
 
 lint: tools ## Format, clippy and documentation, all without a warning
 	$(CARGO) fmt --all --check

@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use anyhow::{Context, ensure};
 use serde_json::Value;
 
+pub mod crash;
+
 /// The program, built once a test binary, so that it is never older than its sources.
 ///
 /// # Panics
@@ -28,6 +30,43 @@ pub fn program() -> &'static Path {
         path.pop();
         path.pop();
         path.join("pix-gateway")
+    })
+}
+
+/// The program with its fail points, built once a process. It is another build of the one crate that has them, over the
+/// same builds of all others, and lies in a folder of its own.
+///
+/// # Panics
+///
+/// When it doesn't build: there is nothing to test then.
+pub fn program_with_fail_points() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        // target/debug/this, or target/debug/deps/this-test → target
+        let mut path = std::env::current_exe().unwrap_or_default();
+        path.pop();
+        if path.ends_with("deps") {
+            path.pop();
+        }
+        path.pop();
+        let own = path.join("fail-points");
+        let built = Command::new(env!("CARGO"))
+            .args([
+                "build",
+                "--quiet",
+                "--package",
+                "pix-gateway",
+                "--features",
+                "fail-points",
+                "--target-dir",
+            ])
+            .arg(&own)
+            .env("CARGO_BUILD_BUILD_DIR", &path)
+            .current_dir(repository())
+            .status()
+            .is_ok_and(|status| status.success());
+        assert!(built, "the program does not build");
+        own.join("debug/pix-gateway")
     })
 }
 
@@ -127,6 +166,7 @@ impl Gateway {
             ("PIX_RATE_API_BURST", "100000"),
             ("PIX_RATE_TOKEN_PER_MINUTE", "10000"),
             ("PIX_RECONCILER_INTERVAL_MS", "50"),
+            ("PIX_ADMIN_LISTEN", "off"),
         ];
         let given = given.iter().chain(settings);
         own.extend(given.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));

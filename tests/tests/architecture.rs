@@ -11,6 +11,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("pix-domain", &[]),
     ("pix-conformance", &["pix-domain"]),
     ("pix-memory", &["pix-domain"]),
+    ("pix-simulation", &["pix-domain", "pix-memory"]),
     ("pix-persistence", &["pix-domain"]),
     ("pix-settlement", &["pix-domain"]),
     ("pix-simulator", &[]),
@@ -26,7 +27,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
 ];
 
 /// What the domain may use of others: nothing that reads a clock, a file, a socket or a wire format.
-const DOMAIN_USES: &[&str] = &["async-trait", "bigdecimal", "mockall", "thiserror", "uuid"];
+const DOMAIN_USES: &[&str] = &["async-trait", "bigdecimal", "mockall", "sha2", "thiserror", "uuid"];
 
 fn packages() -> BTreeMap<String, Package> {
     let metadata = MetadataCommand::new().no_deps().exec().unwrap();

@@ -185,6 +185,8 @@ async fn a_callback_is_a_hint_and_its_path_can_not_be_guessed(database: Database
     pay(&gateway, &text(&charge, "/pix_id").unwrap()).await.unwrap();
     assert_eq!(send(format!("/callbacks/{secret}")).await.unwrap().status(), 200);
     assert_eq!(send(format!("/callbacks/{secret}")).await.unwrap().status(), 200);
+    let (status, asked) = client.post("/api/v1/transactions/consult", json!({"uuid": uuid})).await.unwrap();
+    assert_eq!((status, &asked["transaction"]["status"]), (200, &json!("paid")), "{asked}");
     assert_eq!(client.balance().await.unwrap(), "7.00", "credited once, by what the provider says");
     assert_eq!(gateway.audit().unwrap()["clean"], true);
 }
