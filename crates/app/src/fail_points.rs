@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -205,7 +205,7 @@ impl TransitionStore for Transitions {
 
 /// What is being worked on, since when: records and callbacks, by their ids.
 #[derive(Default)]
-struct Busy(Mutex<HashMap<Uuid, Instant>>);
+struct Busy(Mutex<HashMap<Uuid, Instant>>, AtomicI64);
 
 impl Busy {
     fn with(&self, ids: impl Iterator<Item = Uuid>) -> bool {
@@ -213,6 +213,11 @@ impl Busy {
         busy.retain(|_, since| since.elapsed() < LOST_AFTER);
         busy.extend(ids.map(|id| (id, Instant::now())));
         !busy.is_empty()
+    }
+
+    /// Follow-ups were looked for at that time, the first question of a round.
+    fn looked_at(&self, now: Timestamp) {
+        self.1.store(now.micros(), Ordering::SeqCst);
     }
 
     fn without(&self, id: Uuid) {
@@ -241,6 +246,7 @@ fn say_quiet(clock_file: &Path, now: Timestamp) {
 #[async_trait]
 impl FollowUpStore for FollowUps {
     async fn claim(&self, now: Timestamp, lease: Duration, limit: u32) -> Result<Vec<FollowUp>, StoreError> {
+        self.busy.looked_at(now);
         let due = self.inner.claim(now, lease, limit).await?;
         if !due.is_empty() {
             self.points.reach("follow_up.claim", "after");
@@ -293,7 +299,9 @@ impl CallbackStore for Callbacks {
         if !self.busy.with(due.iter().map(|due| due.callback.id))
             && let Some(file) = clock_file()
         {
-            say_quiet(file, now);
+            // The clock may have been moved on between the two questions.
+            let looked_at = self.busy.1.load(Ordering::SeqCst);
+            say_quiet(file, now.min(Timestamp::from_micros(looked_at)));
         }
         Ok(due)
     }
