@@ -35,7 +35,7 @@ SEEDS ?= 1000000
 soak: tools ## Simulate a million worlds full of faults, from a million seeds (SEEDS=1000 for fewer)
 	$(CARGO) run --release --quiet --package pix-simulation --bin pix-soak -- --seeds $(SEEDS)
 
-crash-matrix: tools postgres ## Kill the program at every step under every behaviour of the provider (about 40 minutes)
+crash-matrix: tools postgres ## Kill the program at every step under every behaviour of the provider; MATRIX='--cells 700' for a share
 	$(CARGO) run --quiet --package pix-tests --bin crash_matrix -- $(MATRIX)
 
 planted-bugs: tools ## Plant one-line mistakes in a scratch copy, one by one, and see that a suite turns red with each

@@ -213,6 +213,7 @@ macro_rules! store_suite {
                 money_never_stands_beside_a_debt,
                 forced_returns_race_with_everything,
                 a_refund_in_progress_hides_nothing_for_good,
+                a_refund_that_went_back_after_all_is_taken_from_its_charge,
             }
             callbacks {
                 a_callback_leads_to_a_question_and_not_to_money,
@@ -227,6 +228,7 @@ macro_rules! store_suite {
             decisions {
                 two_operators_decide,
                 evidence_goes_before_opinion,
+                what_was_taken_or_is_on_its_way_is_not_decided,
                 who_disagrees_confirms_nothing,
                 a_confirmed_decision_is_finished,
                 a_decision_holds_for_its_sending_only,

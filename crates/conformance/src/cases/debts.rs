@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use pix_domain::charges::{Charge, ChargeState};
 use pix_domain::error::{ApplyError, ServiceError};
+use pix_domain::evidence::Proof;
 use pix_domain::ids::IntegratorId;
 use pix_domain::provider::Progress;
 use pix_domain::transition::Transition;
@@ -187,4 +188,32 @@ pub async fn a_refund_in_progress_hides_nothing_for_good(harness: &mut dyn Store
         let charge = services.charges.get(integrator_id, charge.id).await.expect("the charge");
         assert_eq!(charge.taken_back, cents(taken));
     }
+}
+
+/// A refund that failed and went back after all is learnt of by its charge: until that is known, whoever asks is told to
+/// come again, and what contradicts an end is kept as evidence once in a while.
+pub async fn a_refund_that_went_back_after_all_is_taken_from_its_charge(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let integrator_id = services.integrator().await;
+    let payment = services.payment(10_000);
+    let charge = services.paid_with(integrator_id, &payment).await;
+    services.provider.answers_next(Answer::Reject);
+    let refund = services.refunds.create(refund_command(&charge, 3_000)).await.expect("a refund");
+    let refund = refund.into_inner();
+    services.provider.knows(refund.id.0, Progress::Completed);
+    services.provider.forgets(charge.id.0);
+    for _ in 0..5 {
+        let asked = services.transactions.consult(refund.resource()).await;
+        assert_eq!(asked.map(|_| ()), Err(ServiceError::ProviderUnavailable));
+    }
+    let seen = services.transactions.evidence(refund.resource()).await.expect("evidence");
+    let told = seen.iter().filter(|seen| seen.proof == Proof::Completed).count();
+    assert_eq!(told, 1, "{seen:?}");
+    assert_eq!(purse(&services, integrator_id).await, (10_000, 0, 0));
+    services.provider.receives(charge.id.0, payment);
+    services.provider.says_refunded(charge.id.0, cents(3_000));
+    services.transactions.consult(refund.resource()).await.expect("a consult");
+    assert_eq!(purse(&services, integrator_id).await, (7_000, 0, 0));
+    let charge = services.charges.get(integrator_id, charge.id).await.expect("the charge");
+    assert_eq!((charge.taken_back, charge.refunded.get()), (cents(3_000), 0));
 }

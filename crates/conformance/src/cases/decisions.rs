@@ -7,11 +7,12 @@ use pix_domain::decisions::{Decided, Decision, PROPOSAL_LIFETIME, Verdict};
 use pix_domain::error::ServiceError;
 use pix_domain::evidence::{EvidenceKind, Proof};
 use pix_domain::ids::IntegratorId;
-use pix_domain::provider::Progress;
+use pix_domain::provider::{Progress, ProviderError};
 use pix_domain::withdrawals::{OutgoingState, Withdrawal};
 use uuid::Uuid;
 
 use crate::builders::{next, refund_command, withdrawal_command};
+use crate::harness::SUBMIT_GRACE;
 use crate::{Answer, Services, StoreHarness, services};
 
 fn operator(name: &str) -> Operator {
@@ -95,6 +96,28 @@ pub async fn evidence_goes_before_opinion(harness: &mut dyn StoreHarness) {
     let refused = decide(&services, charge.id.0, Verdict::Failed, "ana").await;
     assert!(matches!(refused, Err(ServiceError::InvalidState(_))));
     assert_eq!(decide(&services, services.id(), Verdict::Failed, "ana").await, Err(ServiceError::NotFound));
+}
+
+/// What the provider once took can't be called failed, though it can't be asked now; and what may just be on its way can't
+/// be decided.
+pub async fn what_was_taken_or_is_on_its_way_is_not_decided(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let (integrator_id, withdrawal) = lost(&services).await;
+    let id = withdrawal.id.0;
+    services.provider.knows(id, Progress::Accepted);
+    services.transactions.consult(withdrawal.resource()).await.expect("a consult");
+    services.provider.questions_fail(Some(ProviderError::Unavailable("x".into())));
+    let refused = decide(&services, id, Verdict::Failed, "ana").await;
+    assert!(matches!(refused, Err(ServiceError::InvalidState(why)) if why.contains("provider has it")));
+    let intent = services.withdrawal_intent(integrator_id, 100);
+    let sending = intent.withdrawal().cloned().expect("a withdrawal");
+    services.apply(intent).await;
+    let refused = decide(&services, sending.id.0, Verdict::Failed, "ana").await;
+    assert!(matches!(refused, Err(ServiceError::InvalidState(why)) if why.contains("on its way")));
+    assert_eq!(services.balances(integrator_id).await, (5_900, 4_100));
+    services.wait(SUBMIT_GRACE);
+    let proposed = decide(&services, sending.id.0, Verdict::Failed, "ana").await;
+    assert!(matches!(proposed, Ok(Decided::Proposed(..))), "{proposed:?}");
 }
 
 /// Who disagrees makes a proposal of their own, and a proposal nobody confirms ends.
