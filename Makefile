@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: help run demo test soak lint fmt build tools bench bench-quick bench-cala postgres crash-matrix planted-bugs
+.PHONY: help run demo test soak lint fmt build tools bench bench-quick bench-cala postgres crash-matrix postback-storm planted-bugs webhook-libraries
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -18,6 +18,9 @@ postgres:
 	@test -n "$$PIX_TEST_PG_BIN" || command -v pgbouncer >/dev/null || test -x /usr/sbin/pgbouncer \
 		|| { echo "PgBouncer is needed for the tests: apt-get install pgbouncer"; exit 1; }
 
+webhook-libraries: ## Install the published libraries that the tests verify postbacks with
+	@tests/webhooks/install.sh
+
 run: tools ## Build and start the gateway on 127.0.0.1:8080, with a simulated provider and a demo key
 	$(CARGO) run --package pix-gateway -- serve --demo
 
@@ -27,7 +30,7 @@ demo: tools ## Walk through the main job on a fresh store, and check every step
 build: tools ## Build the optimised program: target/release/pix-gateway
 	$(CARGO) build --release --package pix-gateway
 
-test: tools postgres ## Run every test: unit, conformance, documents, and the running program
+test: tools postgres webhook-libraries ## Run every test: unit, conformance, documents, and the running program
 	$(CARGO) test --workspace --all-features
 
 SEEDS ?= 1000000
@@ -37,6 +40,11 @@ soak: tools ## Simulate a million worlds full of faults, from a million seeds (S
 
 crash-matrix: tools postgres ## Kill the program at every step under every behaviour of the provider; MATRIX='--cells 700' for a share
 	$(CARGO) run --quiet --package pix-tests --bin crash_matrix -- $(MATRIX)
+
+EVENTS ?= 100000
+
+postback-storm: tools postgres ## Deliver EVENTS postbacks to receivers that fail, by relay processes that are killed; STORM='--seed 7' for others
+	$(CARGO) run --quiet --package pix-tests --bin postback_storm -- --events $(EVENTS) $(STORM)
 
 planted-bugs: tools ## Plant one-line mistakes in a scratch copy, one by one, and see that a suite turns red with each
 	tests/planted/run.sh $(PLANTED)

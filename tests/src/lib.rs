@@ -10,6 +10,7 @@ use anyhow::{Context, ensure};
 use serde_json::Value;
 
 pub mod crash;
+pub mod storm;
 
 /// The program, built once a test binary, so that it is never older than its sources.
 ///

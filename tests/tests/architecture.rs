@@ -14,16 +14,26 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("pix-simulation", &["pix-domain", "pix-memory"]),
     ("pix-persistence", &["pix-domain"]),
     ("pix-settlement", &["pix-domain"]),
+    ("pix-notifications", &["pix-domain"]),
     ("pix-simulator", &[]),
     ("pix-pg-server", &[]),
     ("pix-credentials", &["pix-domain"]),
     ("pix-http", &["pix-domain"]),
     (
         "pix-gateway",
-        &["pix-domain", "pix-persistence", "pix-settlement", "pix-simulator", "pix-credentials", "pix-http"],
+        &[
+            "pix-domain",
+            "pix-persistence",
+            "pix-settlement",
+            "pix-notifications",
+            "pix-simulator",
+            "pix-credentials",
+            "pix-http",
+        ],
     ),
     ("pix-bench", &["pix-domain", "pix-persistence", "pix-pg-server"]),
-    ("pix-tests", &["pix-pg-server"]),
+    // The storm of postbacks makes a hundred thousand events, which no client of the program could in a minute.
+    ("pix-tests", &["pix-conformance", "pix-domain", "pix-persistence", "pix-pg-server"]),
 ];
 
 /// What the domain may use of others: nothing that reads a clock, a file, a socket or a wire format.

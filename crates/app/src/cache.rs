@@ -15,6 +15,7 @@ use pix_domain::credentials::{ApiKey, Integrator, IntegratorStatus};
 use pix_domain::error::StoreError;
 use pix_domain::fees::{FeeSchedule, FeeStore};
 use pix_domain::ids::IntegratorId;
+use pix_domain::postbacks::events::PostbackScope;
 use pix_domain::time::{Clock, Timestamp};
 
 /// How many answers one cache remembers.
@@ -134,6 +135,15 @@ impl IntegratorStore for CachedIntegrators {
     async fn set_status(&self, id: IntegratorId, status: IntegratorStatus) -> Result<bool, StoreError> {
         let _changing = self.found.changing(id);
         self.store.set_status(id, status).await
+    }
+
+    async fn set_postback_scope(
+        &self,
+        id: IntegratorId,
+        scope: Option<PostbackScope>,
+    ) -> Result<bool, StoreError> {
+        let _changing = self.found.changing(id);
+        self.store.set_postback_scope(id, scope).await
     }
 }
 

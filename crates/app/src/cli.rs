@@ -35,7 +35,7 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Print fresh values for `PIX_TOKEN_KEYS` and `PIX_PROVIDER_CALLBACK_SECRET`, as lines of an environment file.
+    /// Print fresh values for `PIX_TOKEN_KEYS`, `PIX_PROVIDER_CALLBACK_SECRET` and `PIX_POSTBACK_KEYS`, as lines of an environment file.
     Secrets {
         /// Answer in JSON.
         #[arg(long)]
@@ -50,6 +50,12 @@ pub enum Command {
     /// Set and show what an integrator pays.
     #[command(subcommand)]
     Fees(Fees),
+    /// Show and change what postbacks are signed with.
+    #[command(subcommand)]
+    Secret(Secret),
+    /// See what became of postbacks, and send them again.
+    #[command(subcommand)]
+    Postback(Postback),
     /// List withdrawals and refunds whose outcome isn't known, oldest first, with what is held for them.
     Uncertain {
         /// Answer in JSON.
@@ -136,6 +142,136 @@ pub enum Key {
         /// Whose keys: the integrator's uuid.
         #[arg(long)]
         integrator: Uuid,
+        /// Answer in JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `secret`.
+#[derive(Debug, Subcommand)]
+pub enum Secret {
+    /// Show the secrets that sign an integrator's postbacks now; the first one is made when there is none.
+    Show {
+        /// Whose: the integrator's uuid.
+        #[arg(long)]
+        integrator: Uuid,
+        /// Answer in JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the numbers and dates of all secrets, without what they are.
+    List {
+        /// Whose: the integrator's uuid.
+        #[arg(long)]
+        integrator: Uuid,
+        /// Answer in JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Add a secret; it and the older ones sign until those are retired.
+    Rotate {
+        /// Whose: the integrator's uuid.
+        #[arg(long)]
+        integrator: Uuid,
+        /// Retire the older ones by themselves after so many hours, 0 to 8760.
+        #[arg(long, value_name = "HOURS", value_parser = clap::value_parser!(u64).range(0..=8760))]
+        overlap_hours: Option<u64>,
+        /// Answer in JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// End a secret now. The last one that signs can't be ended.
+    Retire {
+        /// Whose: the integrator's uuid.
+        #[arg(long)]
+        integrator: Uuid,
+        /// Its number.
+        number: u32,
+        /// Answer in JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `postback`.
+#[derive(Debug, Subcommand)]
+pub enum Postback {
+    /// List an integrator's events and how their deliveries stand, 1000 at once.
+    List {
+        /// Whose: the integrator's uuid.
+        #[arg(long)]
+        integrator: Uuid,
+        /// Only those that were not delivered.
+        #[arg(long)]
+        undelivered: bool,
+        /// Only those with a greater number.
+        #[arg(long, default_value_t = 0)]
+        after: u64,
+        /// Answer in JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Deliver one event again.
+    Redeliver {
+        /// Whose: the integrator's uuid.
+        #[arg(long)]
+        integrator: Uuid,
+        /// The event's id, such as `evt_c…_2`.
+        event: String,
+        /// Answer in JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Deliver again what was given up, at most 10000 at once.
+    Replay {
+        /// Whose: the integrator's uuid.
+        #[arg(long)]
+        integrator: Uuid,
+        /// Of events at this time or later, such as 2026-11-22T12:00:00Z.
+        #[arg(long, value_name = "TIME")]
+        since: Option<String>,
+        /// Of events before this time.
+        #[arg(long, value_name = "TIME")]
+        until: Option<String>,
+        /// Of this type, such as `cashin.confirmed`; may be given several times.
+        #[arg(long = "type", value_name = "TYPE")]
+        types: Vec<String>,
+        /// What was delivered too.
+        #[arg(long)]
+        delivered: bool,
+        /// Answer in JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the endpoints that have failed lately, and those that are switched off.
+    Endpoints {
+        /// Whose: the integrator's uuid.
+        #[arg(long)]
+        integrator: Uuid,
+        /// Answer in JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Switch an endpoint on again.
+    Enable {
+        /// Whose: the integrator's uuid.
+        #[arg(long)]
+        integrator: Uuid,
+        /// Its id, as `endpoints` shows it.
+        endpoint: Uuid,
+        /// Answer in JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Choose which events go to the postback URLs of what an integrator makes from now on.
+    Scope {
+        /// Whose: the integrator's uuid.
+        #[arg(long)]
+        integrator: Uuid,
+        /// `outcomes` (a confirmed payment, the end of a withdrawal), `all`, or `default` (v1 all, v2 outcomes).
+        #[arg(long)]
+        events: String,
         /// Answer in JSON.
         #[arg(long)]
         json: bool,

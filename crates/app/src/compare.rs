@@ -235,6 +235,7 @@ mod tests {
             },
             description: None,
             postback_url: None,
+            postback_scope: pix_domain::postbacks::events::PostbackScope::Outcomes,
         };
         state::accept(new, NOW, Duration::ZERO).unwrap().withdrawal().unwrap().clone()
     }

@@ -7,10 +7,15 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use pix_notifications::{
+    AT_ONCE_BOUNDS, DelivererConfig, KEEP_DAYS_BOUNDS, PER_ENDPOINT_BOUNDS, POLL_INTERVAL_MS_BOUNDS,
+    PrivateAddresses,
+};
 use pix_persistence::postgres::{Grouping, PgOptions};
 use pix_settlement::BreakerConfig;
 use secrecy::SecretString;
@@ -187,6 +192,41 @@ pub const SETTINGS: &[Setting] = &[
         Some("30"),
         "How long callbacks are kept that were seen to, 1 to 3650 days.",
     ),
+    secret(
+        "PIX_POSTBACK_KEYS",
+        "Master keys of the secrets that postbacks are signed with, 64 hex digits each, separated by commas, the first one makes new secrets; made on first start, required with PostgreSQL.",
+    ),
+    open(
+        "PIX_POSTBACK_ALLOW_PRIVATE",
+        None,
+        "Whether postbacks may go to addresses that aren't public, over http and to any port: false, loopback (this machine), or true (every network). For development and tests. Default false; loopback with `serve --demo`.",
+    ),
+    open(
+        "PIX_POSTBACK_ALLOW_HTTP",
+        Some("false"),
+        "Whether postbacks may go over http to public addresses, true or false: whoever is on the way can read them.",
+    ),
+    open(
+        "PIX_POSTBACK_TIMEOUT_MS",
+        Some("15000"),
+        "Longest time of one attempt to deliver a postback, 1000 to 15000.",
+    ),
+    open("PIX_POSTBACK_AT_ONCE", Some("256"), "How many postbacks are sent at once, 2 to 1024."),
+    open(
+        "PIX_POSTBACK_PER_RECEIVER",
+        Some("8"),
+        "How many of them go to one receiver of one integrator, 1 to 64.",
+    ),
+    open(
+        "PIX_POSTBACK_INTERVAL_MS",
+        Some("1000"),
+        "How often due postbacks are looked for, 10 to 60000; what this node causes goes out at once.",
+    ),
+    open(
+        "PIX_POSTBACK_KEEP_DAYS",
+        Some("30"),
+        "How long deliveries that have ended are kept, and can be replayed, 7 to 3650 days.",
+    ),
     open(
         "PIX_ADMIN_LISTEN",
         Some("127.0.0.1:9464"),
@@ -269,6 +309,21 @@ pub struct WorkerConfig {
     pub keep_callbacks: Duration,
 }
 
+/// How postbacks are delivered.
+#[derive(Debug, Clone)]
+pub struct PostbackSettings {
+    /// `PIX_POSTBACK_KEYS`
+    pub keys: Option<SecretString>,
+    /// `PIX_POSTBACK_ALLOW_PRIVATE`; `None` when it isn't said.
+    pub allow_private: Option<PrivateAddresses>,
+    /// `PIX_POSTBACK_ALLOW_HTTP`
+    pub allow_http: bool,
+    /// `PIX_POSTBACK_TIMEOUT_MS`
+    pub timeout: Duration,
+    /// The other `PIX_POSTBACK_…`.
+    pub deliverer: DelivererConfig,
+}
+
 /// The whole configuration.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -320,6 +375,8 @@ pub struct Config {
     pub worker: WorkerConfig,
     /// `PIX_CALLBACKS_PER_SECOND`
     pub callbacks_per_second: u32,
+    /// `PIX_POSTBACK_…`: how postbacks are delivered.
+    pub postbacks: PostbackSettings,
     /// `PIX_ADMIN_LISTEN`; `None` for off.
     pub admin_listen: Option<SocketAddr>,
     /// `PIX_OPERATOR`
@@ -484,6 +541,7 @@ impl Config {
                 ),
             },
             callbacks_per_second: source.number_u32("PIX_CALLBACKS_PER_SECOND", 100_000)?,
+            postbacks: postbacks(source)?,
             admin_listen: match source.required("PIX_ADMIN_LISTEN")?.as_str() {
                 "off" => None,
                 _ => Some(
@@ -548,6 +606,35 @@ fn database(source: &Source) -> Result<Database, ConfigError> {
             "DATABASE_URL must be sqlite://PATH, such as sqlite:///var/lib/pix-gateway/pix.db, or postgres://USER:PASSWORD@HOST:5432/DATABASE".into(),
         )),
     }
+}
+
+fn postbacks(source: &Source) -> Result<PostbackSettings, ConfigError> {
+    let within = |env, bounds: &RangeInclusive<u32>| {
+        let number = source.number(env, (*bounds.start()).into(), (*bounds.end()).into())?;
+        Ok(u32::try_from(number).unwrap_or(*bounds.end()))
+    };
+    Ok(PostbackSettings {
+        keys: source.text("PIX_POSTBACK_KEYS").map(SecretString::from),
+        allow_private: match source.text("PIX_POSTBACK_ALLOW_PRIVATE").as_deref() {
+            None => None,
+            Some("false") => Some(PrivateAddresses::Never),
+            Some("loopback") => Some(PrivateAddresses::Loopback),
+            Some("true") => Some(PrivateAddresses::All),
+            Some(other) => {
+                return Err(ConfigError(format!(
+                    "PIX_POSTBACK_ALLOW_PRIVATE is \"{other}\" but must be false, loopback or true"
+                )));
+            }
+        },
+        allow_http: source.flag("PIX_POSTBACK_ALLOW_HTTP")?,
+        timeout: source.millis("PIX_POSTBACK_TIMEOUT_MS", 1_000, 15_000)?,
+        deliverer: DelivererConfig {
+            poll_interval_ms: within("PIX_POSTBACK_INTERVAL_MS", &POLL_INTERVAL_MS_BOUNDS)?,
+            at_once: within("PIX_POSTBACK_AT_ONCE", &AT_ONCE_BOUNDS)?,
+            per_endpoint: within("PIX_POSTBACK_PER_RECEIVER", &PER_ENDPOINT_BOUNDS)?,
+            keep_days: within("PIX_POSTBACK_KEEP_DAYS", &KEEP_DAYS_BOUNDS)?,
+        },
+    })
 }
 
 fn postgres(source: &Source) -> Result<PgOptions, ConfigError> {

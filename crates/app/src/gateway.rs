@@ -5,16 +5,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use async_trait::async_trait;
 use pix_credentials::{Argon2Hasher, HasherConfig, KeyRing, PasetoTokens};
 use pix_domain::audit_log::Action;
 use pix_domain::callbacks::CallbackService;
 use pix_domain::charges::service::ChargeService;
 use pix_domain::credentials::service::Authenticator;
-use pix_domain::ports::Ports;
+use pix_domain::error::ApplyError;
+use pix_domain::ports::{Ports, Stores};
+use pix_domain::postbacks::relay::PostbackPorts;
+use pix_domain::postbacks::secrets::PostbackSecrets;
+use pix_domain::postbacks::service::PostbackService;
 use pix_domain::refunds::service::RefundService;
+use pix_domain::time::Clock;
 use pix_domain::transactions::TransactionService;
+use pix_domain::transition::{Transition, TransitionStore};
 use pix_domain::withdrawals::service::WithdrawalService;
-use pix_http::{HttpConfig, Services};
+use pix_http::{Bodies, HttpConfig, Services};
+use pix_notifications::{
+    HttpSender, MasterKeys, PrivateAddresses, SenderConfig, SenderSetupError, Trust, UrlGuard, Waker,
+};
 use pix_settlement::{Breaker, ClassicV2Config, ClassicV2Provider};
 use secrecy::{ExposeSecret, SecretString};
 use tracing::{Level, Metadata};
@@ -25,12 +35,14 @@ use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::config::{Config, ProviderSettings};
 use crate::journal::Journal;
-use crate::keyfile::KeyFile;
+use crate::keyfile::{self, KeyFile};
 use crate::store::Store;
 use crate::system::{SystemClock, SystemIds};
 
 /// The ending of the key file beside the database.
 pub const KEY_FILE_ENDING: &str = ".keys";
+/// The ending of the file with the postbacks' master key beside the database.
+pub const POSTBACK_KEY_ENDING: &str = ".postback-key";
 /// The ending of the simulated provider's log beside the database.
 pub const SIMULATOR_LOG_ENDING: &str = ".simulator.jsonl";
 /// The ending of the file that `serve` locks, so that a database has one server.
@@ -59,13 +71,17 @@ pub struct Secrets {
     pub token_keys: SecretString,
     /// The last segment of the provider's callback path.
     pub callback_secret: String,
+    /// What the secrets of postbacks are made of.
+    pub postback_keys: Arc<MasterKeys>,
 }
 
 /// Refuses a start that would make secrets of its own where other nodes must have the same ones.
 pub fn check_secrets(config: &Config) -> anyhow::Result<()> {
-    if config.database.is_shared() && (config.token_keys.is_none() || config.callback_secret.is_none()) {
+    let unset =
+        config.token_keys.is_none() || config.callback_secret.is_none() || config.postbacks.keys.is_none();
+    if config.database.is_shared() && unset {
         bail!(
-            "with PostgreSQL, PIX_TOKEN_KEYS and PIX_PROVIDER_CALLBACK_SECRET must be set, the same on every node: `pix-gateway secrets` prints fresh ones"
+            "with PostgreSQL, PIX_TOKEN_KEYS, PIX_PROVIDER_CALLBACK_SECRET and PIX_POSTBACK_KEYS must be set, the same on every node: `pix-gateway secrets` prints fresh ones"
         );
     }
     Ok(())
@@ -73,14 +89,107 @@ pub fn check_secrets(config: &Config) -> anyhow::Result<()> {
 
 /// Finds the secrets; makes them on first start.
 pub fn secrets(config: &Config) -> anyhow::Result<Secrets> {
+    let postback_keys = postback_keys(config)?;
     if let (Some(token_keys), Some(callback_secret)) = (&config.token_keys, &config.callback_secret) {
-        return Ok(Secrets { token_keys: token_keys.clone(), callback_secret: callback_secret.clone() });
+        let (token_keys, callback_secret) = (token_keys.clone(), callback_secret.clone());
+        return Ok(Secrets { token_keys, callback_secret, postback_keys });
     }
     let file = KeyFile::open_or_make(&config.database.beside(KEY_FILE_ENDING))?;
     Ok(Secrets {
         token_keys: config.token_keys.clone().unwrap_or(file.token_keys),
         callback_secret: config.callback_secret.clone().unwrap_or(file.callback_secret),
+        postback_keys,
     })
+}
+
+/// What the secrets of postbacks are made of, from the configuration or the file beside the database.
+pub fn postback_keys(config: &Config) -> anyhow::Result<Arc<MasterKeys>> {
+    let keys = match &config.postbacks.keys {
+        Some(keys) => keys.clone(),
+        None => keyfile::postback_key(&config.database.beside(POSTBACK_KEY_ENDING))?,
+    };
+    Ok(Arc::new(MasterKeys::parse(keys.expose_secret()).context("PIX_POSTBACK_KEYS is not acceptable")?))
+}
+
+/// Everything that postbacks stand on. `demo` lets them go to this machine when nothing else is said.
+pub fn postbacks(
+    config: &Config,
+    store: &Store,
+    keys: &Secrets,
+    demo: bool,
+) -> anyhow::Result<PostbackPorts> {
+    let settings = &config.postbacks;
+    let unsaid = if demo { PrivateAddresses::Loopback } else { PrivateAddresses::Never };
+    let allow_private = settings.allow_private.unwrap_or(unsaid);
+    let private = allow_private != PrivateAddresses::Never;
+    let guard = UrlGuard { allow_http: settings.allow_http || private, allow_private };
+    let sender = SenderConfig {
+        total_timeout: settings.timeout,
+        connect_timeout: settings.timeout.min(SenderConfig::default().connect_timeout),
+        ..SenderConfig::default()
+    };
+    let sender = match HttpSender::new(guard, sender) {
+        Err(SenderSetupError::Client(_)) if private => {
+            tracing::warn!("there are no CA certificates on this machine: postbacks to https fail");
+            HttpSender::new(guard, SenderConfig { trust: Trust::Nobody, ..sender })?
+        }
+        sender => sender.context("postbacks can't be sent")?,
+    };
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    Ok(PostbackPorts {
+        stores: store.postbacks.clone(),
+        secrets: PostbackSecrets::new(
+            store.postbacks.secrets.clone(),
+            keys.postback_keys.clone(),
+            clock.clone(),
+        ),
+        sender: Arc::new(sender),
+        urls: Arc::new(guard),
+        bodies: Arc::new(Bodies),
+        clock,
+        ids: Arc::new(SystemIds),
+    })
+}
+
+/// Wakes whoever delivers as soon as there is something new to deliver.
+struct Waking {
+    inner: Arc<dyn TransitionStore>,
+    waker: Waker,
+}
+
+impl Waking {
+    fn goes_out(transition: &Transition) -> bool {
+        transition.writes.iter().any(|write| write.record.postback().is_some())
+    }
+}
+
+#[async_trait]
+impl TransitionStore for Waking {
+    async fn apply(&self, transition: Transition) -> Result<(), ApplyError> {
+        let goes_out = Self::goes_out(&transition);
+        let applied = self.inner.apply(transition).await;
+        if goes_out && applied.is_ok() {
+            self.waker.wake();
+        }
+        applied
+    }
+
+    async fn apply_all(&self, transitions: Vec<Transition>) -> Vec<Result<(), ApplyError>> {
+        let goes_out = transitions.iter().any(Self::goes_out);
+        let applied = self.inner.apply_all(transitions).await;
+        if goes_out {
+            self.waker.wake();
+        }
+        applied
+    }
+}
+
+/// The same ports, whose changes wake whoever delivers.
+#[must_use]
+pub fn waking(ports: Ports, waker: Waker) -> Ports {
+    let inner = ports.stores.transitions.clone();
+    let transitions = Arc::new(Waking { inner, waker });
+    Ports { stores: Stores { transitions, ..ports.stores }, ..ports }
 }
 
 /// The hasher of secrets.
@@ -189,7 +298,13 @@ pub async fn bind_provider(
 }
 
 /// All use cases, for the HTTP interface.
-pub fn services(config: &Config, store: &Store, ports: &Ports, keys: &Secrets) -> anyhow::Result<Services> {
+pub fn services(
+    config: &Config,
+    store: &Store,
+    ports: &Ports,
+    postbacks: PostbackPorts,
+    keys: &Secrets,
+) -> anyhow::Result<Services> {
     let ring = KeyRing::parse(keys.token_keys.expose_secret()).context("PIX_TOKEN_KEYS is not acceptable")?;
     let authenticator = Authenticator::new(
         store.keys.clone(),
@@ -206,6 +321,7 @@ pub fn services(config: &Config, store: &Store, ports: &Ports, keys: &Secrets) -
         refunds: RefundService::new(ports.clone()),
         transactions: TransactionService::new(ports.clone()),
         callbacks: CallbackService::new(ports.clone()),
+        postbacks: PostbackService::new(postbacks),
         wallets: ports.stores.wallets.clone(),
         clock: ports.clock.clone(),
         ids: ports.ids.clone(),

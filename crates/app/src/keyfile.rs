@@ -30,6 +30,31 @@ pub struct KeyFile {
     pub callback_secret: String,
 }
 
+/// A new master key of the postbacks' secrets.
+pub fn fresh_postback_key() -> anyhow::Result<SecretString> {
+    Ok(random_hex(pix_notifications::MASTER_KEY_BYTES)?.into())
+}
+
+/// Reads the file with the master key of the postbacks' secrets, made first if there is none. It is a file of its own,
+/// since it came after the other one.
+pub fn postback_key(path: &Path) -> anyhow::Result<SecretString> {
+    if !path.exists() {
+        make(path, fresh_postback_key()?.expose_secret())?;
+    }
+    let text = read_private(path)?;
+    Ok(text.trim().to_owned().into())
+}
+
+/// The text of a file that only its owner may read.
+fn read_private(path: &Path) -> anyhow::Result<String> {
+    let shown = path.display();
+    let mode = fs::metadata(path).with_context(|| format!("{shown} can't be read"))?.permissions().mode();
+    if mode & 0o077 != 0 {
+        bail!("{shown} holds secrets and can be read by others: run `chmod 600 {shown}`");
+    }
+    fs::read_to_string(path).with_context(|| format!("{shown} can't be read"))
+}
+
 impl KeyFile {
     /// New secrets, kept nowhere.
     pub fn fresh() -> anyhow::Result<Self> {
@@ -40,14 +65,12 @@ impl KeyFile {
     /// Reads the file, made first if there is none. Two processes that start at once get the same one.
     pub fn open_or_make(path: &Path) -> anyhow::Result<Self> {
         if !path.exists() {
-            make(path)?;
+            let Self { token_keys, callback_secret } = Self::fresh()?;
+            let file = File { token_keys: token_keys.expose_secret().to_owned(), callback_secret };
+            make(path, &toml::to_string(&file)?)?;
         }
         let shown = path.display();
-        let mode = fs::metadata(path).with_context(|| format!("{shown} can't be read"))?.permissions().mode();
-        if mode & 0o077 != 0 {
-            bail!("{shown} holds secrets and can be read by others: run `chmod 600 {shown}`");
-        }
-        let text = fs::read_to_string(path).with_context(|| format!("{shown} can't be read"))?;
+        let text = read_private(path)?;
         // The parser's own message would quote the line, and with it the secret.
         let Ok(file) = toml::from_str::<File>(&text) else {
             bail!(
@@ -59,14 +82,12 @@ impl KeyFile {
 }
 
 /// Writes the whole file aside first and gives it its name only if there is none: a crash leaves nothing half-made.
-fn make(path: &Path) -> anyhow::Result<()> {
+fn make(path: &Path, text: &str) -> anyhow::Result<()> {
     let shown = path.display();
-    let KeyFile { token_keys, callback_secret } = KeyFile::fresh()?;
-    let file = File { token_keys: token_keys.expose_secret().to_owned(), callback_secret };
     let aside = path.with_extension(format!("{}.new", random_hex(8)?));
     let written = (|| {
         let mut new = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside)?;
-        new.write_all(toml::to_string(&file).map_err(std::io::Error::other)?.as_bytes())?;
+        new.write_all(text.as_bytes())?;
         new.sync_all()?;
         match fs::hard_link(&aside, path) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
@@ -85,6 +106,11 @@ mod tests {
     fn keys_are_made_once_and_are_for_their_owner_only() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pix.db.keys");
+        let aside = folder.path().join("pix.db.postback-key");
+        let key = postback_key(&aside).unwrap();
+        assert_eq!(key.expose_secret(), postback_key(&aside).unwrap().expose_secret());
+        assert_eq!(fs::metadata(&aside).unwrap().permissions().mode() & 0o777, 0o600);
+        fs::remove_file(&aside).unwrap();
         let first = KeyFile::open_or_make(&path).unwrap();
         let second = KeyFile::open_or_make(&path).unwrap();
         assert_eq!(first.callback_secret, second.callback_secret);

@@ -48,6 +48,8 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Integrator(command) => commands::integrator::run(&config, command).await,
         Command::Key(command) => commands::key::run(&config, command).await,
         Command::Fees(command) => commands::fees::run(&config, command).await,
+        Command::Secret(command) => commands::secret::run(&config, command).await,
+        Command::Postback(command) => commands::postback::run(&config, command).await,
         Command::Uncertain { json } => commands::uncertain::run(&config, json).await,
         Command::Resolve(arguments) => commands::resolve::run(&config, arguments).await,
         Command::AuditLog(command) => commands::audit_log::run(&config, command).await,

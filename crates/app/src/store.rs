@@ -16,6 +16,10 @@ use pix_domain::evidence::EvidenceStore;
 use pix_domain::fees::FeeStore;
 use pix_domain::follow_up::{FollowUpStore, LookupStore};
 use pix_domain::ports::Stores;
+use pix_domain::postbacks::delivery::DeliveryStore;
+use pix_domain::postbacks::events::EventStore;
+use pix_domain::postbacks::relay::PostbackStores;
+use pix_domain::postbacks::secrets::PostbackSecretStore;
 use pix_domain::refunds::store::RefundStore;
 use pix_domain::time::Clock;
 use pix_domain::transition::TransitionStore;
@@ -66,6 +70,8 @@ impl FactStore for PgStore {
 pub struct Store {
     /// Records, wallets and fees.
     pub records: Stores,
+    /// Events and deliveries.
+    pub postbacks: PostbackStores,
     /// Integrators.
     pub integrators: Arc<dyn IntegratorStore>,
     /// API keys.
@@ -91,6 +97,9 @@ impl Store {
             + EvidenceStore
             + CallbackStore
             + AuditLogStore
+            + EventStore
+            + DeliveryStore
+            + PostbackSecretStore
             + IntegratorStore
             + ApiKeyStore
             + BookStore
@@ -100,6 +109,7 @@ impl Store {
         let store = Arc::new(store);
         Self {
             records: Stores::of(store.clone()),
+            postbacks: PostbackStores::of(store.clone()),
             integrators: store.clone(),
             keys: store.clone(),
             books: store.clone(),

@@ -245,6 +245,7 @@ impl World {
             payer_email: None,
             payer_question: None,
             postback_url: None,
+            postback_scope: pix_domain::postbacks::events::PostbackScope::Outcomes,
             expires_in: DEFAULT_EXPIRES_IN,
             fee_version: 0,
         };
@@ -277,6 +278,7 @@ impl World {
             },
             description: None,
             postback_url: None,
+            postback_scope: pix_domain::postbacks::events::PostbackScope::Outcomes,
         };
         withdrawal_state::accept(new, now(), DEFAULT_SUBMIT_GRACE).context("a withdrawal")
     }

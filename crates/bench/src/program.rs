@@ -108,6 +108,7 @@ impl Gateway {
             serde_json::from_slice(&secrets.stdout).context("`pix-gateway secrets` failed")?;
         let (token_keys, callback_secret) =
             (text(&secrets, "/PIX_TOKEN_KEYS")?, text(&secrets, "/PIX_PROVIDER_CALLBACK_SECRET")?);
+        let postback_keys = text(&secrets, "/PIX_POSTBACK_KEYS")?;
         let settings = [
             ("DATABASE_URL", database),
             ("PIX_LISTEN", &address.to_string()),
@@ -117,6 +118,7 @@ impl Gateway {
             ("PIX_PROVIDER_CLIENT_SECRET", PROVIDER_SECRET),
             ("PIX_PROVIDER_CALLBACK_SECRET", &callback_secret),
             ("PIX_TOKEN_KEYS", &token_keys),
+            ("PIX_POSTBACK_KEYS", &postback_keys),
             ("PIX_RATE_API_PER_MINUTE", NO_LIMIT),
             ("PIX_RATE_API_BURST", "100000"),
             ("PIX_RATE_TOKEN_PER_MINUTE", "10000"),

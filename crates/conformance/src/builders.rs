@@ -53,7 +53,13 @@ pub fn percent(text: &str) -> Percent {
 
 /// An integrator that may do everything.
 pub fn integrator(id: IntegratorId) -> Integrator {
-    Integrator { id, name: format!("Integrator {id}"), status: IntegratorStatus::Active, created_at: NOON }
+    Integrator {
+        id,
+        name: format!("Integrator {id}"),
+        status: IntegratorStatus::Active,
+        postback_scope: None,
+        created_at: NOON,
+    }
 }
 
 /// Who pays.
@@ -128,6 +134,7 @@ pub fn charge_command(integrator_id: IntegratorId) -> CreateCharge {
         payer_email: None,
         payer_question: None,
         postback_url: None,
+        postback_scope: pix_domain::postbacks::events::PostbackScope::Outcomes,
         expires_in: DEFAULT_EXPIRES_IN,
     }
 }
@@ -143,6 +150,7 @@ pub fn withdrawal_command(integrator_id: IntegratorId, value_cents: i64) -> Crea
         payee: payee(),
         description: None,
         postback_url: None,
+        postback_scope: pix_domain::postbacks::events::PostbackScope::Outcomes,
         allow_duplicate_of: None,
     }
 }
@@ -252,6 +260,7 @@ impl Services {
             payer_email: None,
             payer_question: None,
             postback_url: None,
+            postback_scope: pix_domain::postbacks::events::PostbackScope::Outcomes,
             expires_in: DEFAULT_EXPIRES_IN,
             fee_version: 0,
         }
@@ -277,6 +286,7 @@ impl Services {
             payee: payee(),
             description: None,
             postback_url: None,
+            postback_scope: pix_domain::postbacks::events::PostbackScope::Outcomes,
         }
     }
 

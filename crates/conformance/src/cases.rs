@@ -13,6 +13,7 @@ pub mod idempotency;
 pub mod lists;
 pub mod money;
 pub mod pix_ids;
+pub mod postbacks;
 pub mod races;
 pub mod round_trips;
 pub mod scripts;

@@ -15,6 +15,10 @@ use pix_domain::evidence::EvidenceStore;
 use pix_domain::fees::FeeStore;
 use pix_domain::follow_up::{FollowUpStore, LookupStore};
 use pix_domain::ports::{DEFAULT_SUBMIT_GRACE, Ports, Stores};
+use pix_domain::postbacks::delivery::DeliveryStore;
+use pix_domain::postbacks::events::EventStore;
+use pix_domain::postbacks::relay::PostbackStores;
+use pix_domain::postbacks::secrets::PostbackSecretStore;
 use pix_domain::reconciler::Reconciler;
 use pix_domain::refunds::service::RefundService;
 use pix_domain::refunds::store::RefundStore;
@@ -34,6 +38,8 @@ pub const SUBMIT_GRACE: Duration = DEFAULT_SUBMIT_GRACE;
 pub struct StoreSet {
     /// What the use cases need.
     pub domain: Stores,
+    /// Events and deliveries.
+    pub postbacks: PostbackStores,
     /// Integrators.
     pub integrators: Arc<dyn IntegratorStore>,
     /// Their keys.
@@ -57,6 +63,9 @@ impl StoreSet {
             + EvidenceStore
             + CallbackStore
             + AuditLogStore
+            + EventStore
+            + DeliveryStore
+            + PostbackSecretStore
             + IntegratorStore
             + ApiKeyStore
             + BookStore
@@ -64,6 +73,7 @@ impl StoreSet {
     {
         Self {
             domain: Stores::of(store.clone()),
+            postbacks: PostbackStores::of(store.clone()),
             integrators: store.clone(),
             keys: store.clone(),
             books: store,

@@ -21,6 +21,11 @@ use pix_domain::fees::{FeeSchedule, FeeStore};
 use pix_domain::follow_up::{FollowUp, FollowUpStore, LookupStore, OpenMovements};
 use pix_domain::ids::{ChargeId, IntegratorId, RefundId, ResourceKind, ResourceRef, WithdrawalId};
 use pix_domain::list::ListQuery;
+use pix_domain::postbacks::delivery::{
+    Attempt, Backlog, DeliveryReport, DeliveryStore, Endpoint, EndpointId, Lane, ReplayQuery, Taken, Turn,
+};
+use pix_domain::postbacks::events::{EventKey, EventQuery, EventStore, ListedEvent, PostbackScope};
+use pix_domain::postbacks::secrets::{PostbackSecretStore, SecretVersion};
 use pix_domain::refunds::Refund;
 use pix_domain::refunds::store::RefundStore;
 use pix_domain::text::{ExternalId, IdempotencyKey};
@@ -139,11 +144,37 @@ hand_over!(AuditLogStore, node => node.domain.audit_log, {
     fn about(&self, subject: &str, limit: u32) -> Result<Vec<LogEntry>, StoreError>;
 });
 
+hand_over!(EventStore, node => node.postbacks.events, {
+    fn events(&self, owner: IntegratorId, query: EventQuery) -> Result<Vec<ListedEvent>, StoreError>;
+    fn event(&self, key: EventKey) -> Result<Option<ListedEvent>, StoreError>;
+});
+
+hand_over!(DeliveryStore, node => node.postbacks.deliveries, {
+    fn take(&self, turn: Turn) -> Result<Taken, StoreError>;
+    fn load(&self, keys: Vec<EventKey>) -> Result<Vec<ListedEvent>, StoreError>;
+    fn endpoints_of(&self, ids: Vec<EndpointId>) -> Result<Vec<Endpoint>, StoreError>;
+    fn tell(&self, reports: Vec<DeliveryReport>, now: Timestamp) -> Result<u64, StoreError>;
+    fn attempts(&self, key: EventKey) -> Result<Vec<Attempt>, StoreError>;
+    fn redeliver(&self, key: EventKey, lane: Lane, now: Timestamp) -> Result<bool, StoreError>;
+    fn replay(&self, owner: IntegratorId, query: ReplayQuery, now: Timestamp) -> Result<u64, StoreError>;
+    fn endpoints(&self, owner: IntegratorId) -> Result<Vec<Endpoint>, StoreError>;
+    fn forget_endpoint(&self, owner: IntegratorId, id: EndpointId) -> Result<bool, StoreError>;
+    fn forget(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError>;
+    fn backlog(&self) -> Result<Backlog, StoreError>;
+});
+
+hand_over!(PostbackSecretStore, node => node.postbacks.secrets, {
+    fn list(&self, owner: IntegratorId) -> Result<Vec<SecretVersion>, StoreError>;
+    fn add(&self, version: SecretVersion) -> Result<bool, StoreError>;
+    fn retire(&self, owner: IntegratorId, number: u32, at: Timestamp) -> Result<bool, StoreError>;
+});
+
 hand_over!(IntegratorStore, node => node.integrators, {
     fn create(&self, integrator: Integrator) -> Result<(), StoreError>;
     fn find(&self, id: IntegratorId) -> Result<Option<Integrator>, StoreError>;
     fn list(&self) -> Result<Vec<Integrator>, StoreError>;
     fn set_status(&self, id: IntegratorId, status: IntegratorStatus) -> Result<bool, StoreError>;
+    fn set_postback_scope(&self, id: IntegratorId, scope: Option<PostbackScope>) -> Result<bool, StoreError>;
 });
 
 hand_over!(ApiKeyStore, node => node.keys, {

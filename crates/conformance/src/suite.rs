@@ -237,6 +237,23 @@ macro_rules! store_suite {
                 the_journal_is_a_chain,
                 many_write_the_journal_at_once,
             }
+            postbacks {
+                what_happened_is_numbered_and_what_was_answered_is_not,
+                an_event_shows_its_record_as_it_was,
+                what_is_refused_tells_nothing,
+                outcomes_go_everywhere_and_the_rest_where_it_is_wanted,
+                the_feed_is_read_in_pieces,
+                a_reader_of_the_feed_misses_nothing_while_many_write,
+                a_delivery_is_one_workers_for_a_lease,
+                a_later_event_waits_for_the_earlier_one,
+                a_long_lane_is_in_nobodys_way,
+                many_workers_share_what_is_due,
+                what_has_ended_is_asked_for_again,
+                old_deliveries_are_forgotten,
+                an_endpoint_is_known_while_it_fails,
+                secrets_have_numbers_and_dates,
+                the_scope_of_an_integrator_is_kept,
+            }
             scripts {
                 the_script_of_seed_1_observes_what_it_must,
                 the_script_of_seed_2_observes_what_it_must,

@@ -67,11 +67,23 @@ pub enum Action {
     CompletedConfirmed,
     /// A second operator agrees that it failed.
     FailedConfirmed,
+    /// A secret that postbacks are signed with was shown.
+    PostbackSecretShown,
+    /// A secret that postbacks are signed with was added.
+    PostbackSecretAdded,
+    /// One of them was ended.
+    PostbackSecretRetired,
+    /// Which events go to an integrator's postback URLs was changed.
+    PostbackScopeSet,
+    /// Postbacks were sent again.
+    PostbacksReplayed,
+    /// An endpoint that was switched off was switched on.
+    EndpointEnabled,
 }
 
 impl Action {
     /// Every one.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 17] = [
         Self::IntegratorCreated,
         Self::IntegratorSuspended,
         Self::IntegratorResumed,
@@ -83,6 +95,12 @@ impl Action {
         Self::FailedProposed,
         Self::CompletedConfirmed,
         Self::FailedConfirmed,
+        Self::PostbackSecretShown,
+        Self::PostbackSecretAdded,
+        Self::PostbackSecretRetired,
+        Self::PostbackScopeSet,
+        Self::PostbacksReplayed,
+        Self::EndpointEnabled,
     ];
 
     /// The stable name, as stored.
@@ -99,6 +117,12 @@ impl Action {
             Self::FailedProposed => "resolve.failed_proposed",
             Self::CompletedConfirmed => "resolve.completed_confirmed",
             Self::FailedConfirmed => "resolve.failed_confirmed",
+            Self::PostbackSecretShown => "postback_secret.shown",
+            Self::PostbackSecretAdded => "postback_secret.added",
+            Self::PostbackSecretRetired => "postback_secret.retired",
+            Self::PostbackScopeSet => "postback_scope.set",
+            Self::PostbacksReplayed => "postbacks.replayed",
+            Self::EndpointEnabled => "endpoint.enabled",
         }
     }
 

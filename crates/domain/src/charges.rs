@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use crate::ids::{ChargeId, IntegratorId, ResourceKind, ResourceRef, Version};
 use crate::money::{Amount, Cents};
+use crate::postbacks::events::PostbackScope;
 use crate::provider::{ChargeOrder, Inquiry, Party, Payment, ReceiptKey, Reference, Ticket};
 use crate::text::{Email, ExternalId, PayerQuestion, PostbackUrl};
 use crate::time::Timestamp;
@@ -112,6 +113,8 @@ pub struct Charge {
     pub payer_question: Option<PayerQuestion>,
     /// Where events go.
     pub postback_url: Option<PostbackUrl>,
+    /// Which of them.
+    pub postback_scope: PostbackScope,
     /// The version of the fee schedule that holds for it.
     pub fee_version: u32,
     /// Where it stands.
@@ -210,6 +213,8 @@ pub struct NewCharge {
     pub payer_question: Option<PayerQuestion>,
     /// Where events go.
     pub postback_url: Option<PostbackUrl>,
+    /// Which of them.
+    pub postback_scope: PostbackScope,
     /// How long the QR code lives.
     pub expires_in: Duration,
     /// The version of the fee schedule that will hold.

@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use thiserror::Error;
 
 use crate::ids::IntegratorId;
+use crate::postbacks::events::PostbackScope;
 use crate::time::Timestamp;
 
 /// Whether an integrator may act.
@@ -32,6 +33,8 @@ pub struct Integrator {
     pub name: String,
     /// Whether it may act.
     pub status: IntegratorStatus,
+    /// Which events go to its postback URLs, over what the interface that a resource is made by says.
+    pub postback_scope: Option<PostbackScope>,
     /// When it was made.
     pub created_at: Timestamp,
 }

@@ -52,6 +52,7 @@ pub mod list;
 pub mod money;
 pub mod party;
 pub mod ports;
+pub mod postbacks;
 pub mod provider;
 pub mod reconciler;
 pub mod refunds;

@@ -228,6 +228,18 @@ impl PostbackUrl {
         }
         Ok(Self(text.to_owned()))
     }
+
+    /// Scheme, host and port.
+    pub fn origin(&self) -> &str {
+        let length =
+            scheme_and_authority(&self.0).map_or(0, |(scheme, authority)| scheme.len() + authority.len());
+        self.0.get(..length).unwrap_or_default()
+    }
+
+    /// All of it before a query or fragment.
+    pub fn without_query(&self) -> &str {
+        self.0.split(['?', '#']).next().unwrap_or_default()
+    }
 }
 
 impl fmt::Debug for PostbackUrl {

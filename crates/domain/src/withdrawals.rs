@@ -14,6 +14,7 @@ use crate::charges::Failure;
 use crate::ids::{IntegratorId, ResourceKind, ResourceRef, Version, WithdrawalId};
 use crate::money::{Amount, Cents};
 use crate::party::PixKey;
+use crate::postbacks::events::PostbackScope;
 use crate::provider::{Inquiry, Party, PaymentOrder, ProviderBody, ProviderId, Reference};
 use crate::text::{Description, ExternalId, PostbackUrl};
 use crate::time::Timestamp;
@@ -136,6 +137,8 @@ pub struct Withdrawal {
     pub description: Option<Description>,
     /// Where events go.
     pub postback_url: Option<PostbackUrl>,
+    /// Which of them.
+    pub postback_scope: PostbackScope,
     /// Where it stands.
     pub state: OutgoingState,
     /// The provider's name for it, once known.
@@ -216,4 +219,6 @@ pub struct NewWithdrawal {
     pub description: Option<Description>,
     /// Where events go.
     pub postback_url: Option<PostbackUrl>,
+    /// Which of them.
+    pub postback_scope: PostbackScope,
 }

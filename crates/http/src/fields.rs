@@ -172,6 +172,25 @@ impl<'a> Form<'a> {
         }
     }
 
+    /// A list of texts that may be left out. Of those that are wrong the first one is told.
+    pub(crate) fn texts<T>(
+        &self,
+        name: &str,
+        parse: impl Fn(&str) -> Result<T, Invalid>,
+        problems: &mut Problems,
+    ) -> Vec<T> {
+        let text = self.json(name);
+        if text == "null" {
+            return Vec::new();
+        }
+        let Ok(texts) = serde_json::from_str::<Vec<String>>(text) else {
+            problems.add(&self.path(name), INVALID_TYPE, "must be an array of strings");
+            return Vec::new();
+        };
+        let parsed = texts.iter().map(|text| parse(text)).collect();
+        self.parsed(name, parsed, problems).unwrap_or_default()
+    }
+
     /// An amount that is there: the digits of a JSON number, or of a string, read as centavos.
     pub(crate) fn amount(&self, name: &str, problems: &mut Problems) -> Option<Amount> {
         let Some(raw) = self.raw(name) else {
@@ -313,6 +332,23 @@ mod tests {
         assert_eq!(external_id("null", Mode::Strict), Ok(None));
         for json in ["1.5", "true", "{}", "[]"] {
             assert!(external_id(json, Mode::Liberal).is_err(), "{json}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_texts_is_told_of_once_however_much_of_it_is_wrong() {
+        let texts = |json: &str| {
+            let body = format!("{{\"types\":{json}}}");
+            let mut problems = Problems::default();
+            let texts =
+                Form::parse(&body, Mode::Strict).unwrap().texts("types", Description::parse, &mut problems);
+            (texts.len(), problems.0.len())
+        };
+        assert_eq!(texts("null"), (0, 0));
+        assert_eq!(texts("[]"), (0, 0));
+        assert_eq!(texts(r#"["a","b"]"#), (2, 0));
+        for json in [r#"["a","",""]"#, "[1]", r#"["a",null]"#, r#""a""#, "{}", "1", r#"["\ud800"]"#] {
+            assert_eq!(texts(json), (0, 1), "{json}");
         }
     }
 

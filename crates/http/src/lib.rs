@@ -11,6 +11,7 @@
 //! | `limits` | rate limits |
 //! | `extract`, `body`, `fields`, `requests` | from bytes to a command |
 //! | `json`, `words`, `time`, `error` | from a record or an error to bytes |
+//! | `postbacks` | from an event to the body of its postback |
 //! | `token`, `v1`, `v2`, `callbacks`, `health` | the endpoints |
 
 mod body;
@@ -23,6 +24,7 @@ mod fields;
 mod health;
 mod json;
 mod limits;
+mod postbacks;
 mod requests;
 mod server;
 mod state;
@@ -37,5 +39,6 @@ pub use config::{
     DEFAULT_RATE_API_BURST, DEFAULT_RATE_API_PER_MINUTE, DEFAULT_RATE_TOKEN_PER_MINUTE, DEFAULT_REALM,
     DEFAULT_SHUTDOWN_GRACE, HttpConfig, MAX_BODY_LIMIT_BYTES, MIN_CALLBACK_SECRET_CHARS, ProxyRange,
 };
+pub use postbacks::Bodies;
 pub use server::bind;
 pub use state::Services;

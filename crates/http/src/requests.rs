@@ -9,6 +9,7 @@ use pix_domain::ids::ChargeId;
 use pix_domain::invalid::Invalid;
 use pix_domain::money::Amount;
 use pix_domain::party::{Document, PixKey, PixKeyType, TaxId};
+use pix_domain::postbacks::events::PostbackScope;
 use pix_domain::provider::Party;
 use pix_domain::refunds::service::CreateRefund;
 use pix_domain::text::{
@@ -21,12 +22,13 @@ use uuid::Uuid;
 use crate::error::ApiError;
 use crate::fields::{Form, Mode, Problems};
 
-/// The body of a charge.
+/// The body of a charge; `postbacks` says whether postbacks can ever go to a URL.
 pub(crate) fn charge(
     body: &str,
     mode: Mode,
     caller: &Caller,
     idempotency_key: Option<IdempotencyKey>,
+    postbacks: &impl Fn(&PostbackUrl) -> Result<(), Invalid>,
 ) -> Result<CreateCharge, ApiError> {
     let form = Form::parse(body, mode)?;
     let mut problems = Problems::default();
@@ -36,7 +38,7 @@ pub(crate) fn charge(
     let payer = party(&payer_form, "document", &mut problems);
     let payer_email = payer_form.optional("email", |text| email(text, mode), &mut problems);
     let payer_question = form.optional("payerQuestion", PayerQuestion::parse_optional, &mut problems);
-    let postback_url = form.optional("postbackUrl", PostbackUrl::parse_optional, &mut problems);
+    let postback_url = postback_url(&form, postbacks, &mut problems);
     let bounds = MIN_EXPIRES_IN.as_secs()..=MAX_EXPIRES_IN.as_secs();
     let expiration = form.whole_number("expiration", bounds, &mut problems);
     form.refuse_unless_empty("split", "splits can't be paid out yet: leave `split` out", &mut problems);
@@ -51,16 +53,18 @@ pub(crate) fn charge(
         payer_email,
         payer_question,
         postback_url,
+        postback_scope: postback_scope(mode, caller),
         expires_in: expiration.map_or(DEFAULT_EXPIRES_IN, Duration::from_secs),
     })
 }
 
-/// The body of a withdrawal.
+/// The body of a withdrawal; `postbacks` as for a charge.
 pub(crate) fn withdrawal(
     body: &str,
     mode: Mode,
     caller: &Caller,
     idempotency_key: Option<IdempotencyKey>,
+    postbacks: &impl Fn(&PostbackUrl) -> Result<(), Invalid>,
 ) -> Result<CreateWithdrawal, ApiError> {
     let form = Form::parse(body, mode)?;
     let mut problems = Problems::default();
@@ -73,7 +77,7 @@ pub(crate) fn withdrawal(
     let parse = |text: &str| kind.map(|kind| PixKey::parse(kind, text)).transpose();
     let key = credit_party.required("key", parse, &mut problems).flatten();
     let description = form.optional("description", Description::parse_optional, &mut problems);
-    let postback_url = form.optional("postbackUrl", PostbackUrl::parse_optional, &mut problems);
+    let postback_url = postback_url(&form, postbacks, &mut problems);
     let allow_duplicate_of = allow_duplicate_of(&form, &mut problems);
     let (Some(amount), Some(key)) = (amount, key) else { return Err(problems.into_error()) };
     problems.check()?;
@@ -86,6 +90,7 @@ pub(crate) fn withdrawal(
         payee: Payee { party, key },
         description,
         postback_url,
+        postback_scope: postback_scope(mode, caller),
         allow_duplicate_of,
     })
 }
@@ -128,6 +133,28 @@ impl RefundBody {
             allow_duplicate_of: self.allow_duplicate_of,
         }
     }
+}
+
+/// Where events go. A URL that nothing can ever be sent to is refused while somebody reads the answer.
+fn postback_url(
+    form: &Form<'_>,
+    postbacks: &impl Fn(&PostbackUrl) -> Result<(), Invalid>,
+    problems: &mut Problems,
+) -> Option<PostbackUrl> {
+    let parse = |text: &str| match PostbackUrl::parse_optional(text)? {
+        Some(url) => postbacks(&url).map(|()| Some(url)),
+        None => Ok(None),
+    };
+    form.optional("postbackUrl", parse, problems)
+}
+
+/// Which events go there: what was agreed with the integrator, else what clients of the generation know. Those of v2 know
+/// the outcome alone, and many credit whatever names their charge.
+fn postback_scope(mode: Mode, caller: &Caller) -> PostbackScope {
+    caller.postback_scope.unwrap_or(match mode {
+        Mode::Strict => PostbackScope::All,
+        Mode::Liberal => PostbackScope::Outcomes,
+    })
 }
 
 /// The uuid of the record that this one is like on purpose.
@@ -193,7 +220,17 @@ mod tests {
     use super::*;
 
     fn caller() -> Caller {
-        Caller { integrator_id: IntegratorId(Uuid::nil()), status: IntegratorStatus::Active }
+        Caller {
+            integrator_id: IntegratorId(Uuid::nil()),
+            status: IntegratorStatus::Active,
+            postback_scope: None,
+        }
+    }
+
+    /// Where postbacks go: anywhere but to one host.
+    fn anywhere(url: &PostbackUrl) -> Result<(), Invalid> {
+        let private = url.origin() == "http://10.0.0.1";
+        if private { Err(Invalid::new("address_not_public", "not there")) } else { Ok(()) }
     }
 
     #[test]
@@ -208,7 +245,7 @@ mod tests {
             r#"{"amount":15.55,"payer":false,"split":false,"postbackUrl":false,"external_id":-5}"#,
             r#"{"amount":15.55,"payer":{"name":false,"email":"none","document":false},"expiration":false}"#,
         ] {
-            let command = charge(body, Mode::Liberal, &caller(), None).unwrap();
+            let command = charge(body, Mode::Liberal, &caller(), None, &anywhere).unwrap();
             assert_eq!(command.amount.cents().get(), 1555, "{body}");
         }
     }
@@ -220,14 +257,15 @@ mod tests {
             (Mode::Liberal, r#"{"amount":1,"split":{}}"#),
             (Mode::Strict, r#"{"amount":1,"payer":{"name":"Ana","document":"52998224725"},"split":[1]}"#),
         ] {
-            let error = charge(body, mode, &caller(), None).unwrap_err();
+            let error = charge(body, mode, &caller(), None, &anywhere).unwrap_err();
             assert_eq!(error.to_string(), "validation_failed", "{body}");
         }
     }
 
     #[test]
     fn the_only_problem_decides_the_code() {
-        let code = |body: &str, mode| withdrawal(body, mode, &caller(), None).unwrap_err().to_string();
+        let code =
+            |body: &str, mode| withdrawal(body, mode, &caller(), None, &anywhere).unwrap_err().to_string();
         let party = |key: &str| {
             format!(r#""creditParty":{{"name":"Ana","keyType":"cpf","key":"{key}","taxId":"52998224725"}}"#)
         };
@@ -243,9 +281,34 @@ mod tests {
     #[test]
     fn v2_needs_no_name_nor_document_of_a_payee() {
         let body = r#"{"amount":10,"creditParty":{"name":"","keyType":"TELEFONE","key":"11987654321"}}"#;
-        let command = withdrawal(body, Mode::Liberal, &caller(), None).unwrap();
+        let command = withdrawal(body, Mode::Liberal, &caller(), None, &anywhere).unwrap();
         assert_eq!(command.payee.key.as_str(), "+5511987654321");
-        assert!(withdrawal(body, Mode::Strict, &caller(), None).is_err());
+        assert!(withdrawal(body, Mode::Strict, &caller(), None, &anywhere).is_err());
+    }
+
+    #[test]
+    fn a_postback_url_is_asked_about_and_an_empty_one_is_none() {
+        let url = |text: &str| {
+            let body = format!(r#"{{"amount":1,"postbackUrl":"{text}"}}"#);
+            let command = charge(&body, Mode::Liberal, &caller(), None, &anywhere);
+            command.map(|command| command.postback_url.map(|url| url.as_str().to_owned()))
+        };
+        assert_eq!(url("https://loja.example/x?y").unwrap().as_deref(), Some("https://loja.example/x?y"));
+        assert_eq!(url("").unwrap(), None);
+        assert_eq!(url("http://10.0.0.1/x").unwrap_err().to_string(), "validation_failed");
+    }
+
+    #[test]
+    fn the_generation_decides_which_events_go_out_unless_something_else_was_agreed() {
+        let v1 = r#"{"amount":1,"payer":{"name":"Ana","document":"52998224725"}}"#;
+        let scope = |mode, postback_scope| {
+            let caller = Caller { postback_scope, ..caller() };
+            charge(v1, mode, &caller, None, &anywhere).unwrap().postback_scope
+        };
+        assert_eq!(scope(Mode::Strict, None), PostbackScope::All);
+        assert_eq!(scope(Mode::Liberal, None), PostbackScope::Outcomes);
+        assert_eq!(scope(Mode::Strict, Some(PostbackScope::Outcomes)), PostbackScope::Outcomes);
+        assert_eq!(scope(Mode::Liberal, Some(PostbackScope::All)), PostbackScope::All);
     }
 
     #[test]
@@ -262,7 +325,7 @@ mod tests {
     #[test]
     fn an_empty_external_id_is_a_lost_handle_in_v1_and_none_in_v2() {
         let v1 = r#"{"amount":1,"external_id":"","payer":{"name":"Ana","document":"52998224725"}}"#;
-        assert!(charge(v1, Mode::Strict, &caller(), None).is_err());
-        assert_eq!(charge(v1, Mode::Liberal, &caller(), None).unwrap().external_id, None);
+        assert!(charge(v1, Mode::Strict, &caller(), None, &anywhere).is_err());
+        assert_eq!(charge(v1, Mode::Liberal, &caller(), None, &anywhere).unwrap().external_id, None);
     }
 }

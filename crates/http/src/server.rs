@@ -98,6 +98,17 @@ fn app(
                 .service(get("/withdrawals/{withdrawal}/evidence", read().to(v1::evidence::of_withdrawal)))
                 .service(post("/transactions/consult", web::post().to(v1::consult::consult)))
                 .service(get("/balance", read().to(v1::balance::show)))
+                .service(get("/events", read().to(v1::events::list)))
+                .service(get("/events/{event}", read().to(v1::events::show)))
+                .service(get("/events/{event}/deliveries", read().to(v1::events::deliveries)))
+                .service(post("/events/{event}/redeliver", web::post().to(v1::events::redeliver)))
+                .service(post("/deliveries/replay", web::post().to(v1::postbacks::replay)))
+                .service(post("/postbacks/test", web::post().to(v1::postbacks::try_out)))
+                .service(get("/postbacks/endpoints", read().to(v1::postbacks::endpoints)))
+                .service(post(
+                    "/postbacks/endpoints/{endpoint}/enable",
+                    web::post().to(v1::postbacks::enable),
+                ))
                 .default_service(web::to(not_found))
                 .wrap(v1_limit),
         )

@@ -8,6 +8,7 @@ use pix_domain::callbacks::CallbackService;
 use pix_domain::charges::service::ChargeService;
 use pix_domain::credentials::service::Authenticator;
 use pix_domain::ids::Ids;
+use pix_domain::postbacks::service::PostbackService;
 use pix_domain::refunds::service::RefundService;
 use pix_domain::time::Clock;
 use pix_domain::transactions::TransactionService;
@@ -35,6 +36,8 @@ pub struct Services {
     pub transactions: TransactionService,
     /// What the provider calls back.
     pub callbacks: CallbackService,
+    /// What integrators are told, and where that stands.
+    pub postbacks: PostbackService,
     /// Balances.
     pub wallets: Arc<dyn WalletStore>,
     /// Time.

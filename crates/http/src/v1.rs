@@ -3,8 +3,10 @@
 pub(crate) mod balance;
 pub(crate) mod charges;
 pub(crate) mod consult;
+pub(crate) mod events;
 pub(crate) mod evidence;
 pub(crate) mod list;
+pub(crate) mod postbacks;
 pub(crate) mod refunds;
 pub(crate) mod withdrawals;
 

@@ -6,6 +6,7 @@ pub(crate) mod consult;
 pub(crate) mod payment;
 pub(crate) mod qrcode;
 pub(crate) mod refund;
+pub(crate) mod transaction;
 
 use pix_domain::error::ServiceError;
 use pix_domain::text::ExternalId;

@@ -1,7 +1,7 @@
 //! States of the domain in the words of either generation.
 
 use pix_domain::charges::{Charge, ChargeState};
-use pix_domain::withdrawals::OutgoingState;
+use pix_domain::withdrawals::{OutgoingState, Withdrawal};
 
 /// Where a record stands, in v1's words.
 pub(crate) struct Standing<'a> {
@@ -89,6 +89,17 @@ pub(crate) fn v2_charge(charge: &Charge) -> &'static str {
         ChargeState::Expired => "EXPIRED",
         ChargeState::Canceled => "CANCELED",
         ChargeState::Failed(_) => "FAILED",
+    }
+}
+
+/// A withdrawal in v2's words. One that left though it is failed or canceled is `PAID`: v2 has no other field for it,
+/// and whoever reads `FAILED` sends the money again.
+pub(crate) fn v2_withdrawal(withdrawal: &Withdrawal) -> &'static str {
+    match withdrawal.state {
+        OutgoingState::Failed(_) | OutgoingState::Canceled if withdrawal.settled_late => {
+            if withdrawal.returned == withdrawal.amount.cents() { "REFUNDED" } else { "PAID" }
+        }
+        _ => v2_outgoing(&withdrawal.state, "PAID"),
     }
 }
 

@@ -10,12 +10,14 @@ use async_trait::async_trait;
 use pix_domain::audit::StoredFinding;
 use pix_domain::error::{ApplyError, StoreError, UniqueKey};
 use pix_domain::ids::ResourceRef;
+use pix_domain::postbacks::delivery::{DeliveryState, Standing};
+use pix_domain::postbacks::events::{StoredEvent, Told};
 use pix_domain::text::ExternalId;
 use pix_domain::transition::{Guard, Record, Transition, TransitionStore};
 use pix_domain::wallet::{Entry, Wallet};
 
 use crate::MemoryStore;
-use crate::state::{Due, State, Tenant};
+use crate::state::{Due, KeptDelivery, State, Tenant};
 
 #[async_trait]
 impl TransitionStore for MemoryStore {
@@ -66,6 +68,16 @@ impl State {
         let Some(tenant) = self.tenants.get_mut(&transition.integrator_id) else { return };
         tenant.wallet = wallet;
         tenant.entries.extend(entries);
+        for told in transition.told() {
+            let Told { key, kind, at, moved, related, snapshot, lane } = told;
+            let number = u64::try_from(tenant.told.len()).unwrap_or(u64::MAX).saturating_add(1);
+            tenant.told.push(StoredEvent { number, key, kind, at, moved, related, snapshot });
+            if let Some(lane) = lane {
+                let state = DeliveryState { standing: Standing::Waiting(at), attempts: 0 };
+                let kept = KeptDelivery { at, lane, state, claims: 0, attempts: Vec::new() };
+                self.deliveries.insert(key, kept);
+            }
+        }
         for write in transition.writes {
             let resource = write.record.resource();
             match write.follow_up {

@@ -17,7 +17,7 @@
 //! let store = Arc::new(MemoryStore::new());
 //! let id = IntegratorId(uuid::Uuid::from_u128(1));
 //! let created_at = Timestamp::from_micros(0);
-//! let integrator = Integrator { id, name: "Loja".into(), status: IntegratorStatus::Active, created_at };
+//! let integrator = Integrator { id, name: "Loja".into(), status: IntegratorStatus::Active, postback_scope: None, created_at };
 //! IntegratorStore::create(store.as_ref(), integrator).await?;
 //!
 //! // What the services of the domain take.
@@ -35,12 +35,14 @@
 //! | `books` | reads of wallets and whole books |
 //! | `follow_ups` | what is due, and the lookups beside it |
 //! | `callbacks` | what the provider called back, and the journal of administrative acts |
+//! | `postbacks` | public events, their deliveries, and the numbers of secrets |
 //! | `settings` | integrators, keys and fees |
 
 mod apply;
 mod books;
 mod callbacks;
 mod follow_ups;
+mod postbacks;
 mod records;
 mod settings;
 mod state;

@@ -6,6 +6,7 @@ use pix_domain::credentials::{ApiKey, Integrator, IntegratorStatus};
 use pix_domain::error::StoreError;
 use pix_domain::fees::{FeeSchedule, FeeStore};
 use pix_domain::ids::IntegratorId;
+use pix_domain::postbacks::events::PostbackScope;
 use pix_domain::time::Timestamp;
 
 use crate::MemoryStore;
@@ -34,6 +35,17 @@ impl IntegratorStore for MemoryStore {
         let mut state = self.state();
         let Some(tenant) = state.tenants.get_mut(&id) else { return Ok(false) };
         tenant.integrator.status = status;
+        Ok(true)
+    }
+
+    async fn set_postback_scope(
+        &self,
+        id: IntegratorId,
+        scope: Option<PostbackScope>,
+    ) -> Result<bool, StoreError> {
+        let mut state = self.state();
+        let Some(tenant) = state.tenants.get_mut(&id) else { return Ok(false) };
+        tenant.integrator.postback_scope = scope;
         Ok(true)
     }
 }

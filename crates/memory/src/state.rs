@@ -10,9 +10,13 @@ use pix_domain::credentials::{ApiKey, Integrator};
 use pix_domain::evidence::Evidence;
 use pix_domain::fees::FeeSchedule;
 use pix_domain::ids::{IntegratorId, ResourceKind, ResourceRef, Version};
+use pix_domain::postbacks::delivery::{Attempt, DeliveryState, Endpoint, EndpointId, Lane};
+use pix_domain::postbacks::events::{EventKey, StoredEvent};
+use pix_domain::postbacks::secrets::SecretVersion;
 use pix_domain::refunds::Refund;
 use pix_domain::text::{ExternalId, IdempotencyKey};
 use pix_domain::time::Timestamp;
+use pix_domain::transition::Record;
 use pix_domain::wallet::{Entry, Wallet};
 use pix_domain::withdrawals::Withdrawal;
 use uuid::Uuid;
@@ -25,6 +29,9 @@ pub struct State {
     pub keys: Vec<ApiKey>,
     pub follow_ups: BTreeMap<ResourceRef, Due>,
     pub callbacks: BTreeMap<Uuid, KeptCallback>,
+    pub deliveries: BTreeMap<EventKey, KeptDelivery>,
+    /// Those that have failed lately.
+    pub endpoints: BTreeMap<EndpointId, Endpoint>,
     /// In order: the first has number 1.
     pub audit_log: Vec<LogEntry>,
 }
@@ -35,6 +42,18 @@ pub struct KeptCallback {
     pub callback: Callback,
     pub state: CallbackState,
     pub attempts: u32,
+}
+
+/// An event's way to its receiver.
+#[derive(Debug, Clone)]
+pub struct KeptDelivery {
+    /// When the event happened.
+    pub at: Timestamp,
+    pub lane: Lane,
+    pub state: DeliveryState,
+    pub claims: u32,
+    /// Oldest first.
+    pub attempts: Vec<Attempt>,
 }
 
 /// When a record is to be asked about.
@@ -62,6 +81,9 @@ pub struct Tenant {
     pub handles: BTreeMap<(ResourceKind, IdempotencyKey), Uuid>,
     /// How many events each record has: no port reads more of them.
     pub events: BTreeMap<ResourceRef, u32>,
+    /// Public events; the first has number 1.
+    pub told: Vec<StoredEvent>,
+    pub secrets: Vec<SecretVersion>,
     pub findings: Vec<StoredFinding>,
     pub evidence: Vec<Evidence>,
     /// What each key names, newest first.
@@ -83,9 +105,26 @@ impl Tenant {
             names: BTreeMap::new(),
             handles: BTreeMap::new(),
             events: BTreeMap::new(),
+            told: Vec::new(),
+            secrets: Vec::new(),
             findings: Vec::new(),
             evidence: Vec::new(),
             twins: BTreeMap::new(),
+        }
+    }
+
+    /// A record.
+    pub fn record(&self, kind: ResourceKind, id: Uuid) -> Option<Record> {
+        match kind {
+            ResourceKind::Charge => {
+                self.charges.get(&id).map(|charge| Record::Charge(Box::new(charge.clone())))
+            }
+            ResourceKind::Withdrawal => {
+                self.withdrawals.get(&id).map(|withdrawal| Record::Withdrawal(Box::new(withdrawal.clone())))
+            }
+            ResourceKind::Refund => {
+                self.refunds.get(&id).map(|refund| Record::Refund(Box::new(refund.clone())))
+            }
         }
     }
 

@@ -10,6 +10,7 @@ use pix_domain::charges::Failure;
 use pix_domain::error::StoreError;
 use pix_domain::ids::{IntegratorId, ResourceKind, ResourceRef};
 use pix_domain::money::{Amount, Cents};
+use pix_domain::postbacks::events::PostbackScope;
 use pix_domain::provider::{Party, ProviderId, ReceiptKey};
 use pix_domain::time::Timestamp;
 use pix_domain::withdrawals::OutgoingState;
@@ -44,6 +45,11 @@ impl From<IntegratorId> for DbId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, AsExpression, FromSqlRow)]
 #[diesel(sql_type = Instant)]
 pub struct DbTime(pub Timestamp);
+
+/// Which events go out, as it is kept of a record.
+pub const fn postback_scope(all: bool) -> PostbackScope {
+    if all { PostbackScope::All } else { PostbackScope::Outcomes }
+}
 
 /// The error of a column whose value can't be understood.
 pub fn damaged(column: &str, expected: &str) -> StoreError {

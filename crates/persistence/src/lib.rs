@@ -29,6 +29,7 @@
 //!     id,
 //!     name: "Loja".into(),
 //!     status: IntegratorStatus::Active,
+//!     postback_scope: None,
 //!     created_at: Timestamp::from_micros(0),
 //! };
 //! store.create(integrator).await?;

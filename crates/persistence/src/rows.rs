@@ -5,6 +5,7 @@ mod books;
 mod callbacks;
 mod charges;
 mod evidence;
+mod postbacks;
 mod refunds;
 mod settings;
 mod withdrawals;
@@ -14,6 +15,10 @@ pub use books::{EventRow, FindingRow, HandleRow, PostingRow, WalletRow};
 pub use callbacks::{CallbackRow, due_of, state_of};
 pub use charges::{ChargeRow, ReceiptRow};
 pub use evidence::{EvidenceRow, TwinRow};
+pub use postbacks::{
+    AttemptRow, DeliveryRow, EndpointRow, SecretRow, ToldRow, key_of, snapshot_text, standing_of,
+    state_of_standing,
+};
 pub use refunds::RefundRow;
 pub use settings::{ApiKeyRow, FeeScheduleRow, IntegratorRow, status_name};
 pub use withdrawals::WithdrawalRow;

@@ -3,7 +3,7 @@
 use diesel::table;
 
 table! {
-    use diesel::sql_types::Text;
+    use diesel::sql_types::{Nullable, Text};
     use crate::codec::{Id, Instant};
 
     integrators (id) {
@@ -11,6 +11,7 @@ table! {
         name -> Text,
         status -> Text,
         created_at -> Instant,
+        postback_scope -> Nullable<Text>,
     }
 }
 
@@ -61,6 +62,7 @@ table! {
         held_cents -> BigInt,
         entries -> BigInt,
         owed_cents -> BigInt,
+        told -> BigInt,
     }
 }
 
@@ -122,6 +124,7 @@ table! {
         follow_up_at -> Nullable<Instant>,
         follow_up_attempts -> BigInt,
         taken_back_cents -> BigInt,
+        postback_all -> Bool,
     }
 }
 
@@ -175,6 +178,7 @@ table! {
         follow_up_at -> Nullable<Instant>,
         follow_up_attempts -> BigInt,
         settled_late -> Bool,
+        postback_all -> Bool,
     }
 }
 
@@ -224,7 +228,7 @@ table! {
 }
 
 table! {
-    use diesel::sql_types::{BigInt, Text};
+    use diesel::sql_types::{BigInt, Nullable, Text};
     use crate::codec::{Id, Instant};
 
     events (integrator_id, resource_kind, resource_id, sequence) {
@@ -234,6 +238,10 @@ table! {
         sequence -> BigInt,
         kind -> Text,
         created_at -> Instant,
+        number -> Nullable<BigInt>,
+        moved_cents -> Nullable<BigInt>,
+        related_id -> Nullable<Id>,
+        snapshot -> Nullable<Text>,
     }
 }
 
@@ -319,3 +327,71 @@ table! {
         hash -> Text,
     }
 }
+
+table! {
+    use diesel::sql_types::{BigInt, Nullable, Text};
+    use crate::codec::{Id, Instant};
+
+    deliveries (integrator_id, resource_kind, resource_id, sequence) {
+        integrator_id -> Id,
+        resource_kind -> Text,
+        resource_id -> Id,
+        sequence -> BigInt,
+        lane -> Id,
+        state -> Text,
+        reason -> Nullable<Text>,
+        due_at -> Nullable<Instant>,
+        attempts -> BigInt,
+        claims -> BigInt,
+        created_at -> Instant,
+    }
+}
+
+table! {
+    use diesel::sql_types::{BigInt, Nullable, Text};
+    use crate::codec::{Id, Instant};
+
+    delivery_attempts (integrator_id, resource_kind, resource_id, sequence, id) {
+        integrator_id -> Id,
+        resource_kind -> Text,
+        resource_id -> Id,
+        sequence -> BigInt,
+        id -> Id,
+        created_at -> Instant,
+        took_ms -> BigInt,
+        status -> Nullable<BigInt>,
+        outcome -> Text,
+        excerpt -> Text,
+    }
+}
+
+table! {
+    use diesel::sql_types::{Nullable, Text};
+    use crate::codec::{Id, Instant};
+
+    endpoints (integrator_id, id) {
+        integrator_id -> Id,
+        id -> Id,
+        address -> Text,
+        failing_since -> Instant,
+        failed_at -> Instant,
+        failure -> Text,
+        off_at -> Nullable<Instant>,
+        off_reason -> Nullable<Text>,
+    }
+}
+
+table! {
+    use diesel::sql_types::{BigInt, Nullable, Text};
+    use crate::codec::{Id, Instant};
+
+    postback_secrets (integrator_id, number) {
+        integrator_id -> Id,
+        number -> BigInt,
+        key_id -> Text,
+        created_at -> Instant,
+        retired_at -> Nullable<Instant>,
+    }
+}
+
+diesel::allow_tables_to_appear_in_same_query!(events, deliveries);

@@ -33,6 +33,7 @@ mod facts;
 mod follow_ups;
 mod open;
 mod page;
+mod postbacks;
 mod reader;
 mod refunds;
 mod settings;

@@ -27,17 +27,17 @@ const ROWS_AT_MIGRATION_2: &str = include_str!("fixtures/at_migration_2.sql");
 
 /// The tables that were there then, with what each row has more of now.
 const TABLES_AT_MIGRATION_2: [(&str, &str); 15] = [
-    ("integrators", ""),
+    ("integrators", ", NULL::text"),
     ("api_keys", ""),
     ("fee_schedules", ""),
-    ("wallets", ", 0"),
+    ("wallets", ", 0, 0"),
     ("postings", ""),
-    ("charges", ", 0"),
+    ("charges", ", 0, false"),
     ("receipts", ""),
-    ("withdrawals", ", false"),
+    ("withdrawals", ", false, false"),
     ("refunds", ""),
     ("handles", ""),
-    ("events", ""),
+    ("events", ", NULL::bigint, NULL::bigint, NULL::uuid, NULL::text"),
     ("findings", ""),
     ("facts", ""),
     ("evidence", ""),
@@ -314,14 +314,15 @@ async fn the_constraints_that_refusals_are_known_by_have_their_names() {
     let keys = "SELECT string_agg(conname, ' ' ORDER BY conname COLLATE \"C\") FROM pg_constraint \
                 WHERE connamespace = 'public'::regnamespace AND contype IN ('p', 'u')";
     let expected = "__diesel_schema_migrations_pkey api_keys_number_key api_keys_pkey \
-                    audit_log_pkey callbacks_pkey charges_external_id_key charges_pkey events_pkey evidence_pkey facts_pkey fee_schedules_pkey \
-                    findings_code_key findings_pkey handles_pkey integrators_pkey postings_pkey \
+                    audit_log_pkey callbacks_pkey charges_external_id_key charges_pkey deliveries_pkey delivery_attempts_pkey endpoints_pkey \
+                    events_pkey evidence_pkey facts_pkey fee_schedules_pkey \
+                    findings_code_key findings_pkey handles_pkey integrators_pkey postback_secrets_pkey postings_pkey \
                     receipts_number_key receipts_pkey refunds_external_id_key refunds_pkey twins_pkey wallets_pkey \
                     withdrawals_external_id_key withdrawals_pkey";
     assert_eq!(sql(&name, keys), expected);
     let foreign = keys.replace("('p', 'u')", "('f')");
     let expected = "api_keys_integrator_id_fkey fee_schedules_integrator_id_fkey \
-                    refunds_charge_id_fkey wallets_integrator_id_fkey";
+                    postback_secrets_integrator_id_fkey refunds_charge_id_fkey wallets_integrator_id_fkey";
     assert_eq!(sql(&name, &foreign), expected);
 }
 
@@ -355,7 +356,10 @@ async fn a_database_of_the_second_migration_is_brought_up_to_date_with_all_that_
         sql(&name, &format!("CREATE TABLE was_{table} AS TABLE {table}"));
     }
     let url = server().url(&name);
-    assert_eq!(PgStore::migrate(&url, PATIENCE).await.unwrap(), ["2026-11-21-000003_uncertain"]);
+    assert_eq!(
+        PgStore::migrate(&url, PATIENCE).await.unwrap(),
+        ["2026-11-21-000003_uncertain", "2026-11-22-000004_postbacks"]
+    );
     for (table, more) in TABLES_AT_MIGRATION_2 {
         let lost =
             format!("SELECT count(*) FROM (SELECT *{more} FROM was_{table} EXCEPT ALL TABLE {table}) lost");

@@ -204,6 +204,7 @@ impl Wishes {
             payer_email: None,
             payer_question: PayerQuestion::parse(&format!("intent {number}")).ok(),
             postback_url: None,
+            postback_scope: pix_domain::postbacks::events::PostbackScope::Outcomes,
             expires_in: Duration::from_mins(minutes),
         })
     }
@@ -229,6 +230,7 @@ impl Wishes {
             },
             description: Description::parse(&format!("intent {number}")).ok(),
             postback_url: None,
+            postback_scope: pix_domain::postbacks::events::PostbackScope::Outcomes,
             allow_duplicate_of: None,
         })
     }

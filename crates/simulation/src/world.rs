@@ -191,7 +191,7 @@ impl World {
         for _ in 0..integrators {
             let id = IntegratorId(self.sim.with(crate::sim::State::next_id));
             let (status, created_at) = (IntegratorStatus::Active, self.sim.now());
-            let integrator = Integrator { id, name: "Loja".into(), status, created_at };
+            let integrator = Integrator { id, name: "Loja".into(), status, postback_scope: None, created_at };
             now(IntegratorStore::create(self.store.as_ref(), integrator)).expect("a new integrator");
             self.fees.insert(id, Vec::new());
             if self.sim.with(|state| state.random.one_in(2)) {

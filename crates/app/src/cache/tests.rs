@@ -29,7 +29,13 @@ impl Clock for Hand {
 }
 
 fn integrator(status: IntegratorStatus) -> Integrator {
-    Integrator { id: ONE, name: "Loja".into(), status, created_at: Timestamp::from_micros(0) }
+    Integrator {
+        id: ONE,
+        name: "Loja".into(),
+        status,
+        postback_scope: None,
+        created_at: Timestamp::from_micros(0),
+    }
 }
 
 fn key(revoked: bool) -> ApiKey {

@@ -69,6 +69,7 @@ pub async fn create(store: &Store, journal: &Journal, name: &str) -> anyhow::Res
         id: IntegratorId(SystemIds.next()),
         name: name.to_owned(),
         status: IntegratorStatus::Active,
+        postback_scope: None,
         created_at: SystemClock.now(),
     };
     journal.record(Action::IntegratorCreated, &integrator.id.to_string(), name).await?;

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use pix_domain::postbacks::relay::Relay;
+use pix_notifications::Deliverer;
 use pix_simulator::{Simulator, SimulatorConfig};
 use secrecy::SecretString;
 
@@ -28,6 +30,7 @@ pub struct Running {
     server: actix_web::dev::ServerHandle,
     task: tokio::task::JoinHandle<std::io::Result<()>>,
     worker: Worker,
+    deliverer: Deliverer,
     admin: Option<Admin>,
     _lock: Option<std::fs::File>,
 }
@@ -74,12 +77,15 @@ pub async fn start(config: &Config, arguments: &cli::Serve) -> anyhow::Result<Ru
         None => config.public_url.clone(),
     };
     let provider = gateway::provider_config(config, &settings, &callback_url, &keys.callback_secret);
-    let ports = gateway::ports(config, &store, provider)?;
-    let services = gateway::services(config, &store, &ports, &keys)?;
+    // First: what is measured before there is a recorder is lost.
+    let admin = Admin::start(config.admin_listen, store.records.follow_ups.clone())?;
+    let postbacks = gateway::postbacks(config, &store, &keys, arguments.demo)?;
+    let deliverer = Deliverer::start(Relay::new(postbacks.clone()), config.postbacks.deliverer);
+    let ports = gateway::waking(gateway::ports(config, &store, provider)?, deliverer.waker());
+    let services = gateway::services(config, &store, &ports, postbacks, &keys)?;
     let (server, address) =
         pix_http::bind(gateway::http_config(config, &keys.callback_secret)?, services).await?;
     let handle = server.handle();
-    let admin = Admin::start(config.admin_listen, ports.stores.follow_ups.clone())?;
     Ok(Running {
         url: format!("http://{address}"),
         store,
@@ -87,6 +93,7 @@ pub async fn start(config: &Config, arguments: &cli::Serve) -> anyhow::Result<Ru
         server: handle,
         task: tokio::spawn(server),
         worker: Worker::start(ports, config.worker),
+        deliverer,
         admin,
         _lock: lock,
     })
@@ -114,6 +121,7 @@ impl Running {
         self.server.stop(true).await;
         let _ = self.task.await;
         self.worker.stop().await;
+        self.deliverer.stop().await;
         if let Some(admin) = self.admin {
             admin.stop().await;
         }

@@ -3,6 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
+use pix_domain::postbacks::relay::Relay;
+use pix_notifications::Deliverer;
 
 use crate::admin::Admin;
 use crate::config::Config;
@@ -25,12 +27,15 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let journal = Journal::of_user(&store, &config)?;
     gateway::bind_provider(&store, &journal, &gateway::provider_name(settings), false).await?;
     let provider = gateway::provider_config(&config, settings, &config.public_url, &keys.callback_secret);
-    let ports = gateway::ports(&config, &store, provider)?;
-    let admin = Admin::start(config.admin_listen, ports.stores.follow_ups.clone())?;
+    let admin = Admin::start(config.admin_listen, store.records.follow_ups.clone())?;
+    let postbacks = gateway::postbacks(&config, &store, &keys, false)?;
+    let deliverer = Deliverer::start(Relay::new(postbacks), config.postbacks.deliverer);
+    let ports = gateway::waking(gateway::ports(&config, &store, provider)?, deliverer.waker());
     let worker = Worker::start(ports, config.worker);
     tracing::info!("workers are running");
     gateway::stop_signal().await?;
     worker.stop().await;
+    deliverer.stop().await;
     if let Some(admin) = admin {
         admin.stop().await;
     }

@@ -15,6 +15,7 @@ use crate::ids::{ChargeId, IntegratorId, ResourceKind, ResourceRef};
 use crate::list::{ListQuery, Page};
 use crate::money::Amount;
 use crate::ports::{Applied, MAX_STALE_RETRIES, Outcome, Ports};
+use crate::postbacks::events::PostbackScope;
 use crate::provider::{ChargeReport, Party, Payment, ProviderError};
 use crate::schedule;
 use crate::text::{Email, ExternalId, IdempotencyKey, PayerQuestion, PostbackUrl};
@@ -39,6 +40,8 @@ pub struct CreateCharge {
     pub payer_question: Option<PayerQuestion>,
     /// Where events go.
     pub postback_url: Option<PostbackUrl>,
+    /// Which of them; no part of what makes two requests the same.
+    pub postback_scope: PostbackScope,
     /// How long the QR code lives.
     pub expires_in: Duration,
 }
@@ -73,6 +76,7 @@ impl CreateCharge {
             payer_email: self.payer_email,
             payer_question: self.payer_question,
             postback_url: self.postback_url,
+            postback_scope: self.postback_scope,
             expires_in: self.expires_in,
             fee_version,
         })

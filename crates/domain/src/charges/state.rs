@@ -51,6 +51,7 @@ fn born(new: NewCharge, state: ChargeState, now: Timestamp) -> Charge {
         payer_email: new.payer_email,
         payer_question: new.payer_question,
         postback_url: new.postback_url,
+        postback_scope: new.postback_scope,
         fee_version: new.fee_version,
         state,
         ticket: None,

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::error::StoreError;
 use crate::ids::IntegratorId;
+use crate::postbacks::events::PostbackScope;
 use crate::time::Clock;
 
 /// The longest public id or secret that is looked at at all.
@@ -23,6 +24,8 @@ pub struct Caller {
     pub integrator_id: IntegratorId,
     /// Whether it may move money out.
     pub status: IntegratorStatus,
+    /// Which events go to its postback URLs, over what the interface says.
+    pub postback_scope: Option<PostbackScope>,
 }
 
 /// Why someone was not let in.
@@ -103,10 +106,10 @@ impl Authenticator {
         let live =
             key.is_some_and(|key| key.revoked_at.is_none() && key.integrator_id == claims.integrator_id);
         let integrator = if live { self.integrators.find(claims.integrator_id).await? } else { None };
-        let Some(Integrator { id, status, .. }) = integrator else {
+        let Some(Integrator { id, status, postback_scope, .. }) = integrator else {
             return Err(AuthError::Token(TokenError::Invalid));
         };
-        Ok(Caller { integrator_id: id, status })
+        Ok(Caller { integrator_id: id, status, postback_scope })
     }
 }
 

@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use super::{ApiKey, Integrator, IntegratorStatus};
 use crate::error::StoreError;
 use crate::ids::IntegratorId;
+use crate::postbacks::events::PostbackScope;
 use crate::time::Timestamp;
 
 /// Where integrators are kept.
@@ -22,6 +23,14 @@ pub trait IntegratorStore: Send + Sync {
 
     /// Changes the status; `false` when there is no such integrator.
     async fn set_status(&self, id: IntegratorId, status: IntegratorStatus) -> Result<bool, StoreError>;
+
+    /// Changes which events go to its postback URLs, for resources made from now on; `false` when there is no such
+    /// integrator.
+    async fn set_postback_scope(
+        &self,
+        id: IntegratorId,
+        scope: Option<PostbackScope>,
+    ) -> Result<bool, StoreError>;
 }
 
 /// Where API keys are kept.

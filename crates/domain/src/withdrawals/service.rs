@@ -20,6 +20,7 @@ use crate::ids::{IntegratorId, ResourceKind, ResourceRef, WithdrawalId};
 use crate::list::{ListQuery, Page};
 use crate::money::Amount;
 use crate::ports::{Applied, MAX_STALE_RETRIES, Outcome, Ports};
+use crate::postbacks::events::PostbackScope;
 use crate::provider::{OutgoingReport, Progress, ProviderError, digest};
 use crate::schedule;
 use crate::text::{Description, ExternalId, IdempotencyKey, PostbackUrl};
@@ -45,6 +46,8 @@ pub struct CreateWithdrawal {
     pub description: Option<Description>,
     /// Where events go.
     pub postback_url: Option<PostbackUrl>,
+    /// Which of them; no part of what makes two requests the same.
+    pub postback_scope: PostbackScope,
     /// The earlier withdrawal that this one is like on purpose.
     pub allow_duplicate_of: Option<Uuid>,
 }
@@ -218,6 +221,7 @@ impl WithdrawalService {
             payee: command.payee.clone(),
             description: command.description.clone(),
             postback_url: command.postback_url.clone(),
+            postback_scope: command.postback_scope,
         })
     }
 

@@ -52,6 +52,7 @@ pub fn accept(new: NewWithdrawal, now: Timestamp, grace: std::time::Duration) ->
         payee: new.payee,
         description: new.description,
         postback_url: new.postback_url,
+        postback_scope: new.postback_scope,
         state: OutgoingState::Submitting,
         provider_id: None,
         provider_body: None,

@@ -31,6 +31,7 @@ fn command() -> CreateCharge {
         payer_email: None,
         payer_question: None,
         postback_url: None,
+        postback_scope: pix_domain::postbacks::events::PostbackScope::Outcomes,
         expires_in: LIFE,
     }
 }

@@ -59,7 +59,13 @@ impl Doubles {
 
     fn knowing(mut self, status: Option<IntegratorStatus>) -> Self {
         self.integrators.expect_find().times(1).returning(move |id| {
-            Ok(status.map(|status| Integrator { id, name: "Loja".into(), status, created_at: T0 }))
+            Ok(status.map(|status| Integrator {
+                id,
+                name: "Loja".into(),
+                status,
+                postback_scope: None,
+                created_at: T0,
+            }))
         });
         self
     }

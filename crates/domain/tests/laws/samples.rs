@@ -121,6 +121,7 @@ pub fn new_withdrawal(id: u128) -> NewWithdrawal {
         payee: payee(),
         description: None,
         postback_url: None,
+        postback_scope: pix_domain::postbacks::events::PostbackScope::Outcomes,
     }
 }
 
@@ -135,6 +136,7 @@ pub fn new_charge(id: u128) -> NewCharge {
         payer_email: None,
         payer_question: None,
         postback_url: None,
+        postback_scope: pix_domain::postbacks::events::PostbackScope::Outcomes,
         expires_in: LIFE,
         fee_version: 1,
     }

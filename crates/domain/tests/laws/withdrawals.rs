@@ -35,6 +35,7 @@ pub fn command() -> CreateWithdrawal {
         payee: payee(),
         description: None,
         postback_url: None,
+        postback_scope: pix_domain::postbacks::events::PostbackScope::Outcomes,
         allow_duplicate_of: None,
     }
 }

@@ -29,11 +29,7 @@ impl Asked {
         query_string: &str,
         states: impl Fn(&str) -> Option<&'static [&'static str]>,
     ) -> Result<Self, ApiError> {
-        let pairs = web::Query::<Vec<(String, String)>>::from_query(query_string)
-            .map_err(|_not_a_query| ApiError::malformed("the query can't be read"))?;
-        // What is empty is left out, as in `?status=`.
-        let values: BTreeMap<String, String> =
-            pairs.into_inner().into_iter().filter(|(_, value)| !value.is_empty()).collect();
+        let values = values(query_string)?;
         let mut problems = Problems::default();
         let mut query = ListQuery { limit: DEFAULT_PER_PAGE, ..ListQuery::default() };
         let mut filters = String::new();
@@ -97,7 +93,15 @@ impl Asked {
     }
 }
 
-fn per_page(value: &str, problems: &mut Problems) -> u32 {
+/// The values of a query string. What is empty is left out, as in `?status=`.
+pub(super) fn values(query_string: &str) -> Result<BTreeMap<String, String>, ApiError> {
+    let pairs = web::Query::<Vec<(String, String)>>::from_query(query_string)
+        .map_err(|_not_a_query| ApiError::malformed("the query can't be read"))?;
+    Ok(pairs.into_inner().into_iter().filter(|(_, value)| !value.is_empty()).collect())
+}
+
+/// How many rows a page has; the default after a problem, which is noted.
+pub(super) fn per_page(value: &str, problems: &mut Problems) -> u32 {
     let digits = value.bytes().all(|byte| byte.is_ascii_digit());
     let number = value.parse::<u32>().ok().filter(|number| digits && (1..=MAX_PER_PAGE).contains(number));
     number.unwrap_or_else(|| {
@@ -153,7 +157,7 @@ fn read_cursor(text: &str) -> Option<Cursor> {
 }
 
 /// All but the unreserved characters of RFC 3986 §2.3, and the comma of lists.
-fn percent_encoded(text: &str) -> String {
+pub(super) fn percent_encoded(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {
             b'-' | b'.' | b'_' | b'~' | b',' => char::from(byte).to_string(),

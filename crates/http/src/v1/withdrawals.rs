@@ -21,7 +21,9 @@ use crate::{requests, time, words};
 pub(crate) async fn create(mut call: Call) -> Answer {
     let caller = call.caller().await?;
     let key = call.idempotency_key()?;
-    let command = requests::withdrawal(&call.text().await?, Mode::Strict, &caller, key)?;
+    let text = call.text().await?;
+    let check = |url: &_| call.state.services.postbacks.check(url);
+    let command = requests::withdrawal(&text, Mode::Strict, &caller, key, &check)?;
     let withdrawals = call.state.services.withdrawals.clone();
     let outcome = call.state.spawn(async move { withdrawals.create(command).await }).await?;
     let outcome = outcome.map_err(ApiError::of_outgoing)?;

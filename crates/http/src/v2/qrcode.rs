@@ -13,7 +13,9 @@ use crate::{requests, time, words};
 pub(crate) async fn create(mut call: Call) -> Answer {
     let caller = call.caller().await?;
     let key = call.idempotency_key()?;
-    let command = requests::charge(&call.text().await?, Mode::Liberal, &caller, key)?;
+    let text = call.text().await?;
+    let check = |url: &_| call.state.services.postbacks.check(url);
+    let command = requests::charge(&text, Mode::Liberal, &caller, key, &check)?;
     let charges = call.state.services.charges.clone();
     let charge = call.state.run(async move { charges.create(command).await }).await?.into_inner();
     if let ChargeState::Failed(failure) = &charge.state {

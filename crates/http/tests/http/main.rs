@@ -1,17 +1,23 @@
 //! The HTTP interface over real sockets, with the reference store and a provider that answers as told.
 
 #[cfg(test)]
+mod bodies;
+#[cfg(test)]
 mod callbacks;
 #[cfg(test)]
 mod commands;
 #[cfg(test)]
 mod edge;
 #[cfg(test)]
+mod events;
+#[cfg(test)]
 mod hostile;
 #[cfg(test)]
 mod limits;
 #[cfg(test)]
 mod logs;
+#[cfg(test)]
+mod postbacks;
 #[cfg(test)]
 mod support;
 #[cfg(test)]

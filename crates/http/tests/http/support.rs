@@ -1,7 +1,7 @@
 //! A gateway on a free port, and a client that speaks plain HTTP/1.1, so that tests see every byte.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,11 +15,16 @@ use pix_domain::credentials::{
     TokenError,
 };
 use pix_domain::ids::{ChargeId, IntegratorId};
+use pix_domain::postbacks::relay::{PostbackPorts, Prepared, Relay};
+use pix_domain::postbacks::secrets::{PostbackSecrets, SecretMaker};
+use pix_domain::postbacks::send::{Parcel, PostbackSecret, PostbackSender, PostbackUrls, Reply, UrlRefusal};
+use pix_domain::postbacks::service::PostbackService;
 use pix_domain::provider::{
     ChargeOrder, ChargeReport, Inquiry, OutgoingReport, PaymentOrder, ProviderError, RefundOrder,
     SettlementProvider, Ticket,
 };
 use pix_domain::refunds::service::RefundService;
+use pix_domain::text::PostbackUrl;
 use pix_domain::time::Timestamp;
 use pix_domain::transactions::TransactionService;
 use pix_domain::withdrawals::service::WithdrawalService;
@@ -133,11 +138,74 @@ impl AccessTokens for PlainTokens {
     }
 }
 
+/// Secrets that say whose they are.
+struct PlainSecrets;
+
+impl SecretMaker for PlainSecrets {
+    fn current_key(&self) -> String {
+        "first".into()
+    }
+
+    fn secret(&self, key_id: &str, integrator_id: IntegratorId, number: u32) -> Option<PostbackSecret> {
+        (key_id == "first").then(|| PostbackSecret::new(format!("whsec_{integrator_id}_{number}")))
+    }
+}
+
+/// Lets every URL pass but those of one private host.
+struct PublicUrls;
+
+impl PostbackUrls for PublicUrls {
+    fn check(&self, url: &PostbackUrl) -> Result<(), UrlRefusal> {
+        if url.origin().ends_with("//10.0.0.1") {
+            let message = "postbacks go to public addresses only".to_owned();
+            return Err(UrlRefusal { code: "address_not_public", message });
+        }
+        Ok(())
+    }
+}
+
+/// A receiver that answers as told, and keeps what it gets.
+#[derive(Default)]
+pub struct FakeReceiver {
+    pub parcels: Mutex<Vec<Parcel>>,
+    /// What it answers from now on; 200 with an empty body until somebody says otherwise.
+    pub reply: Mutex<Option<Reply>>,
+}
+
+impl FakeReceiver {
+    pub fn answers(&self, status: u16, excerpt: &str) {
+        let excerpt = excerpt.to_owned();
+        *self.reply.lock().unwrap() = Some(Reply::Answered { status, retry_after: None, excerpt });
+    }
+
+    pub fn fails(&self, code: &'static str) {
+        *self.reply.lock().unwrap() = Some(Reply::Failed(code));
+    }
+
+    /// What came since this was asked before, as names of events and bodies.
+    pub fn received(&self) -> Vec<(String, Value)> {
+        let parcels = std::mem::take(&mut *self.parcels.lock().unwrap());
+        let opened = |parcel: Parcel| (parcel.event, serde_json::from_str(&parcel.body).unwrap());
+        parcels.into_iter().map(opened).collect()
+    }
+}
+
+#[async_trait]
+impl PostbackSender for FakeReceiver {
+    async fn send(&self, parcel: Parcel) -> Reply {
+        self.parcels.lock().unwrap().push(parcel);
+        let reply = self.reply.lock().unwrap().clone();
+        reply.unwrap_or(Reply::Answered { status: 200, retry_after: None, excerpt: String::new() })
+    }
+}
+
 /// A running gateway.
 pub struct Gateway {
     pub address: SocketAddr,
     pub provider: Arc<GatedProvider>,
     pub services: Services,
+    pub receiver: Arc<FakeReceiver>,
+    relay: Relay,
     handle: actix_web::dev::ServerHandle,
 }
 
@@ -167,6 +235,21 @@ impl Gateway {
         config.workers = Some(1);
         change(&mut config);
         let ports = services.ports.clone();
+        let receiver = Arc::new(FakeReceiver::default());
+        let stores = services.stores.postbacks.clone();
+        let postbacks = PostbackPorts {
+            secrets: PostbackSecrets::new(
+                stores.secrets.clone(),
+                Arc::new(PlainSecrets),
+                ports.clock.clone(),
+            ),
+            stores,
+            sender: receiver.clone(),
+            urls: Arc::new(PublicUrls),
+            bodies: Arc::new(pix_http::Bodies),
+            clock: ports.clock.clone(),
+            ids: ports.ids.clone(),
+        };
         let behind = pix_http::Services {
             authenticator: Authenticator::new(
                 services.stores.keys.clone(),
@@ -181,6 +264,7 @@ impl Gateway {
             refunds: RefundService::new(ports.clone()),
             transactions: TransactionService::new(ports.clone()),
             callbacks: CallbackService::new(ports.clone()),
+            postbacks: PostbackService::new(postbacks.clone()),
             wallets: ports.stores.wallets.clone(),
             clock: ports.clock.clone(),
             ids: ports.ids.clone(),
@@ -189,7 +273,8 @@ impl Gateway {
         let (server, address) = pix_http::bind(config, behind).await.unwrap();
         let handle = server.handle();
         tokio::spawn(server);
-        Self { address, provider, services, handle }
+        let relay = Relay::new(postbacks);
+        Self { address, provider, services, receiver, relay, handle }
     }
 
     /// A new integrator with that much money, and a token.
@@ -231,6 +316,29 @@ impl Gateway {
         let id = ChargeId(Uuid::try_parse(uuid).unwrap());
         let charge = self.services.charges.get(tenant.id, id).await.unwrap();
         self.services.pay(&charge, builders::payment(self.services.id(), cents, self.services.now())).await
+    }
+
+    /// Delivers what is due until nothing is; how many attempts that took.
+    pub async fn deliver(&self) -> usize {
+        let mut attempts = 0;
+        loop {
+            let taken = self.relay.take(None, 100, 100, Vec::new()).await.unwrap().deliveries;
+            if taken.is_empty() {
+                return attempts;
+            }
+            let (prepared, unsigned) = self.relay.prepare(taken).await.unwrap();
+            assert_eq!(unsigned, None);
+            for one in prepared {
+                let report = match one {
+                    Prepared::Tell(report) => *report,
+                    Prepared::Send(ready) => {
+                        attempts += 1;
+                        self.relay.attempt(*ready).await.expect("a fresh lease")
+                    }
+                };
+                assert_eq!(self.relay.tell(vec![report]).await.unwrap(), 1);
+            }
+        }
     }
 
     /// Sends a request and reads the answer to its end.

@@ -143,6 +143,7 @@ records! {
         follow_up_at: Option<DbTime>,
         follow_up_attempts: i64,
         taken_back_cents: i64,
+        postback_all: bool,
     }
 }
 
@@ -177,6 +178,7 @@ records! {
         follow_up_at: Option<DbTime>,
         follow_up_attempts: i64,
         settled_late: bool,
+        postback_all: bool,
     }
 }
 
@@ -236,6 +238,8 @@ relation! {
         held: i64 => BigInt,
         owed: i64 => BigInt,
         entries: i64 => BigInt,
+        // How many events of it are told.
+        told: i64 => BigInt,
         // How much has to be in it before, so that no posting leaves less than nothing, or repays more than is owed.
         need_available: i64 => BigInt,
         need_held: i64 => BigInt,
@@ -272,6 +276,37 @@ relation! {
         kind: &'static str => Text,
         created_at: DbTime => Instant,
         transition_id: DbId => Id,
+    }
+}
+
+relation! {
+    /// Events that are told, each with its number among those of its transition.
+    ToldEvents {
+        ord: i32 => Integer,
+        integrator_id: DbId => Id,
+        resource_kind: &'static str => Text,
+        resource_id: DbId => Id,
+        sequence: i64 => BigInt,
+        kind: &'static str => Text,
+        created_at: DbTime => Instant,
+        transition_id: DbId => Id,
+        number: i64 => BigInt,
+        moved_cents: i64 => BigInt,
+        related_id: Option<DbId> => Nullable<Id>,
+        snapshot: String => Text,
+    }
+}
+
+relation! {
+    /// What goes to a receiver.
+    Deliveries {
+        ord: i32 => Integer,
+        integrator_id: DbId => Id,
+        resource_kind: &'static str => Text,
+        resource_id: DbId => Id,
+        sequence: i64 => BigInt,
+        lane: DbId => Id,
+        created_at: DbTime => Instant,
     }
 }
 

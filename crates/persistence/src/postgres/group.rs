@@ -60,10 +60,10 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// The wallet that it moves money in.
+    /// The wallet that it moves money in, or numbers an event under.
     fn wallet(&self) -> Option<IntegratorId> {
         let transition = &self.sent.transition;
-        (!transition.postings.is_empty()).then_some(transition.integrator_id)
+        transition.takes_wallet().then_some(transition.integrator_id)
     }
 }
 

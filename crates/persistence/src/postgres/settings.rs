@@ -15,6 +15,7 @@ use pix_domain::credentials::{ApiKey, Integrator, IntegratorStatus};
 use pix_domain::error::StoreError;
 use pix_domain::fees::{FeeSchedule, FeeStore};
 use pix_domain::ids::IntegratorId;
+use pix_domain::postbacks::events::PostbackScope;
 use pix_domain::time::Timestamp;
 
 use super::PgStore;
@@ -103,6 +104,19 @@ impl IntegratorStore for PgStore {
         let mut conn = self.writes().await?;
         let changed = diesel::update(integrators::table.find(DbId::from(id)))
             .set(integrators::status.eq(status_name(status)))
+            .execute(&mut conn)
+            .await;
+        Ok(changed.of("integrators").map_err(DbError::of_write)? > 0)
+    }
+
+    async fn set_postback_scope(
+        &self,
+        id: IntegratorId,
+        scope: Option<PostbackScope>,
+    ) -> Result<bool, StoreError> {
+        let mut conn = self.writes().await?;
+        let changed = diesel::update(integrators::table.find(DbId::from(id)))
+            .set(integrators::postback_scope.eq(scope.map(PostbackScope::as_str)))
             .execute(&mut conn)
             .await;
         Ok(changed.of("integrators").map_err(DbError::of_write)? > 0)

@@ -27,16 +27,17 @@ use diesel::result::QueryResult;
 use diesel::sql_types::{Array, Integer};
 use pix_domain::error::{ApplyError, StoreError, UniqueKey};
 use pix_domain::ids::IntegratorId;
+use pix_domain::postbacks::events::Told;
 use pix_domain::transition::{Guard, Record, Transition};
 use pix_domain::wallet::Account;
 use uuid::Uuid;
 
 use super::columns::{
-    Charges, Events, EvidenceRows, Findings, Form, Handles, Money, Owners, Postings, Receipts, Refunds,
-    Twins, Wallets, Withdrawals,
+    Charges, Deliveries, Events, EvidenceRows, Findings, Form, Handles, Money, Owners, Postings, Receipts,
+    Refunds, ToldEvents, Twins, Wallets, Withdrawals,
 };
 use crate::codec::{self, DbId, DbTime};
-use crate::rows::{ChargeRow, ReceiptRow, RefundRow, TwinRow, WithdrawalRow};
+use crate::rows::{ChargeRow, ReceiptRow, RefundRow, TwinRow, WithdrawalRow, snapshot_text};
 
 /// How far apart the codes of two places in a transition are.
 const PLACE: i32 = 16;
@@ -103,6 +104,8 @@ pub struct Statement {
     money: Money,
     postings: Postings,
     events: Events,
+    told: ToldEvents,
+    deliveries: Deliveries,
     handles: Handles,
     receipts: Receipts,
     findings: Findings,
@@ -117,7 +120,7 @@ impl Statement {
         // Locks are taken in the order of keys; the rows keep the number of their transition.
         let mut moving: Vec<IntegratorId> = transitions
             .iter()
-            .filter(|(transition, _)| !transition.postings.is_empty())
+            .filter(|(transition, _)| transition.takes_wallet())
             .map(|(transition, _)| transition.integrator_id)
             .collect();
         moving.sort_unstable();
@@ -160,6 +163,8 @@ impl Statement {
             money: Money::default(),
             postings: Postings::default(),
             events: Events::default(),
+            told: ToldEvents::default(),
+            deliveries: Deliveries::default(),
             handles: Handles::default(),
             receipts: Receipts::default(),
             findings: Findings::default(),
@@ -188,7 +193,7 @@ impl Statement {
 
     fn move_money(&mut self, ord: i32, transition: &Transition, moving: &[IntegratorId]) {
         let owner = DbId::from(transition.integrator_id);
-        if transition.postings.is_empty() {
+        if !transition.takes_wallet() {
             self.owners.ord.push(ord);
             self.owners.integrator_id.push(owner);
             return;
@@ -225,14 +230,24 @@ impl Statement {
         self.money.held.push(held);
         self.money.owed.push(owed);
         self.money.entries.push(entries);
+        self.money.told.push(i64::try_from(transition.told_count()).unwrap_or(i64::MAX));
         self.money.need_available.push(least_available.saturating_neg());
         self.money.need_held.push(least_held.saturating_neg());
         self.money.need_owed.push(least_owed.saturating_neg());
     }
 
     fn happen(&mut self, ord: i32, transition: &Transition, id: Uuid) {
-        let rows = &mut self.events;
+        let mut told = transition.told().peekable();
+        let mut number = 0_i64;
         for write in &transition.writes {
+            if told.peek().is_some_and(|next| next.key.resource == write.record.resource()) {
+                number = number.saturating_add(1);
+                if let Some(next) = told.next() {
+                    self.tell(ord, &next, number, id);
+                }
+                continue;
+            }
+            let rows = &mut self.events;
             let resource = write.record.resource();
             rows.ord.push(ord);
             rows.integrator_id.push(resource.integrator_id.into());
@@ -242,6 +257,34 @@ impl Statement {
             rows.kind.push(write.event.as_str());
             rows.created_at.push(DbTime(transition.at));
             rows.transition_id.push(DbId(id));
+        }
+    }
+
+    fn tell(&mut self, ord: i32, told: &Told, number: i64, id: Uuid) {
+        let (owner, kind) = (DbId::from(told.key.resource.integrator_id), told.key.resource.kind.as_str());
+        let (resource_id, sequence) = (DbId(told.key.resource.id), i64::from(told.key.sequence.0));
+        let rows = &mut self.told;
+        rows.ord.push(ord);
+        rows.integrator_id.push(owner);
+        rows.resource_kind.push(kind);
+        rows.resource_id.push(resource_id);
+        rows.sequence.push(sequence);
+        rows.kind.push(told.kind.as_str());
+        rows.created_at.push(DbTime(told.at));
+        rows.transition_id.push(DbId(id));
+        rows.number.push(number);
+        rows.moved_cents.push(told.moved.get());
+        rows.related_id.push(told.related.map(DbId));
+        rows.snapshot.push(snapshot_text(&told.snapshot));
+        if let Some(lane) = told.lane {
+            let rows = &mut self.deliveries;
+            rows.ord.push(ord);
+            rows.integrator_id.push(owner);
+            rows.resource_kind.push(kind);
+            rows.resource_id.push(resource_id);
+            rows.sequence.push(sequence);
+            rows.lane.push(DbId(lane.0));
+            rows.created_at.push(DbTime(told.at));
         }
     }
 
@@ -371,7 +414,7 @@ impl Statement {
             )+};
         }
         rows!(new_charges, charges, new_withdrawals, withdrawals, new_refunds, refunds, owners, wallets);
-        rows!(postings, events, handles, receipts, findings, twins, evidence);
+        rows!(postings, events, told, deliveries, handles, receipts, findings, twins, evidence);
         if self.moves_money() {
             self.money.walk("in_money", self.form, out)?;
             out.push_sql(", ");
@@ -481,8 +524,9 @@ impl Statement {
              array_agg(coalesce(w.available_cents, -1) ORDER BY n.wallet) AS available, \
              array_agg(coalesce(w.held_cents, -1) ORDER BY n.wallet) AS held, \
              array_agg(coalesce(w.owed_cents, -1) ORDER BY n.wallet) AS owed, \
-             array_agg(coalesce(w.entries, -1) ORDER BY n.wallet) AS entries \
-             FROM in_wallets n LEFT JOIN LATERAL (SELECT t.available_cents, t.held_cents, t.owed_cents, t.entries \
+             array_agg(coalesce(w.entries, -1) ORDER BY n.wallet) AS entries, \
+             array_agg(coalesce(w.told, -1) ORDER BY n.wallet) AS told \
+             FROM in_wallets n LEFT JOIN LATERAL (SELECT t.available_cents, t.held_cents, t.owed_cents, t.entries, t.told \
              FROM wallets t WHERE t.integrator_id = n.integrator_id LIMIT 1 FOR UPDATE) w ON true \
              WHERE (SELECT codes FROM guarded) IS NOT NULL), ",
         );
@@ -491,10 +535,12 @@ impl Statement {
              ((SELECT held FROM purse))[n.wallet] AS held_at_first, \
              ((SELECT owed FROM purse))[n.wallet] AS owed_at_first, \
              ((SELECT entries FROM purse))[n.wallet] AS entries_at_first, \
+             ((SELECT told FROM purse))[n.wallet] AS told_at_first, \
              coalesce(sum(n.available) OVER earlier, 0)::bigint AS available_so_far, \
              coalesce(sum(n.held) OVER earlier, 0)::bigint AS held_so_far, \
              coalesce(sum(n.owed) OVER earlier, 0)::bigint AS owed_so_far, \
              coalesce(sum(n.entries) OVER earlier, 0)::bigint AS entries_so_far, \
+             coalesce(sum(n.told) OVER earlier, 0)::bigint AS told_so_far, \
              coalesce(sum(greatest(n.available, 0)) OVER earlier, 0)::bigint AS available_gained, \
              coalesce(sum(greatest(n.held, 0)) OVER earlier, 0)::bigint AS held_gained \
              FROM in_money n WHERE ((SELECT codes FROM guarded))[n.ord] = 0 \
@@ -531,11 +577,13 @@ impl Statement {
         out.push_sql(
             "verdict AS MATERIALIZED (SELECT array_agg(code ORDER BY ord) AS codes, \
              array_agg(available ORDER BY ord) AS available, array_agg(held ORDER BY ord) AS held, \
-             array_agg(entries ORDER BY ord) AS entries FROM (SELECT ord, max(code) AS code, \
-             max(available) AS available, max(held) AS held, max(entries) AS entries FROM (\
+             array_agg(entries ORDER BY ord) AS entries, array_agg(told ORDER BY ord) AS told \
+             FROM (SELECT ord, max(code) AS code, \
+             max(available) AS available, max(held) AS held, max(entries) AS entries, max(told) AS told FROM (\
              SELECT ord, code, available_at_first + available_so_far AS available, \
-             held_at_first + held_so_far AS held, entries_at_first + entries_so_far AS entries FROM decided \
-             UNION ALL SELECT ord, ((SELECT codes FROM guarded))[ord], -1, -1, -1 FROM numbers) a GROUP BY ord) v), ",
+             held_at_first + held_so_far AS held, entries_at_first + entries_so_far AS entries, \
+             told_at_first + told_so_far AS told FROM decided \
+             UNION ALL SELECT ord, ((SELECT codes FROM guarded))[ord], -1, -1, -1, -1 FROM numbers) a GROUP BY ord) v), ",
         );
     }
 
@@ -544,13 +592,19 @@ impl Statement {
         if self.moves_money() {
             // Locked above: what was read there is what is there.
             out.push_sql(
-                "_wallets AS (INSERT INTO wallets (integrator_id, available_cents, held_cents, entries, owed_cents) \
+                "_wallets AS (INSERT INTO wallets (integrator_id, available_cents, held_cents, entries, owed_cents, told) \
                  SELECT ((SELECT owners FROM purse))[n.wallet], max(n.available_at_first) + sum(n.available)::bigint, \
                  max(n.held_at_first) + sum(n.held)::bigint, max(n.entries_at_first) + sum(n.entries)::bigint, \
-                 max(n.owed_at_first) + sum(n.owed)::bigint FROM decided n WHERE n.code = 0 GROUP BY n.wallet \
+                 max(n.owed_at_first) + sum(n.owed)::bigint, max(n.told_at_first) + sum(n.told)::bigint \
+                 FROM decided n WHERE n.code = 0 GROUP BY n.wallet \
                  ON CONFLICT (integrator_id) DO UPDATE SET available_cents = excluded.available_cents, \
-                 held_cents = excluded.held_cents, entries = excluded.entries, owed_cents = excluded.owed_cents), \
-                 _postings AS (INSERT INTO postings (integrator_id, entry, debit, credit, amount_cents, reason, \
+                 held_cents = excluded.held_cents, entries = excluded.entries, owed_cents = excluded.owed_cents, \
+                 told = excluded.told), ",
+            );
+        }
+        if !self.postings.ord.is_empty() {
+            out.push_sql(
+                "_postings AS (INSERT INTO postings (integrator_id, entry, debit, credit, amount_cents, reason, \
                  resource_kind, resource_id, available_after_cents, held_after_cents, created_at) \
                  SELECT n.integrator_id, ((SELECT entries FROM verdict))[n.ord] + n.number, n.debit, n.credit, \
                  n.amount_cents, n.reason, n.resource_kind, n.resource_id, \
@@ -564,6 +618,26 @@ impl Statement {
         if !self.events.ord.is_empty() {
             out.push_sql("_events AS (");
             push_insert("events", "in_events", Events::COLUMNS.get(1..).unwrap_or_default(), out);
+            out.push_sql("), ");
+        }
+        if !self.told.ord.is_empty() {
+            out.push_sql(
+                "_told AS (INSERT INTO events (integrator_id, resource_kind, resource_id, sequence, kind, created_at, \
+                 transition_id, number, moved_cents, related_id, snapshot) SELECT n.integrator_id, n.resource_kind, \
+                 n.resource_id, n.sequence, n.kind, n.created_at, n.transition_id, \
+                 ((SELECT told FROM verdict))[n.ord] + n.number, n.moved_cents, n.related_id, n.snapshot \
+                 FROM in_told n",
+            );
+            out.push_sql(ACCEPTED);
+            out.push_sql("), ");
+        }
+        if !self.deliveries.ord.is_empty() {
+            out.push_sql(
+                "_deliveries AS (INSERT INTO deliveries (integrator_id, resource_kind, resource_id, sequence, lane, \
+                 state, due_at, attempts, claims, created_at) SELECT n.integrator_id, n.resource_kind, n.resource_id, \
+                 n.sequence, n.lane, 'waiting', n.created_at, 0, 0, n.created_at FROM in_deliveries n",
+            );
+            out.push_sql(ACCEPTED);
             out.push_sql("), ");
         }
         if !self.handles.ord.is_empty() {

@@ -4,6 +4,7 @@ use diesel::prelude::{Insertable, Queryable, Selectable};
 use pix_domain::audit::StoredFinding;
 use pix_domain::error::StoreError;
 use pix_domain::ids::IntegratorId;
+use pix_domain::postbacks::events::EventKey;
 use pix_domain::time::Timestamp;
 use pix_domain::transition::{Finding, Handle, Write};
 use pix_domain::wallet::{Account, Entry, Posting, Reason, Wallet};
@@ -120,6 +121,8 @@ pub struct EventRow {
     pub sequence: i64,
     pub kind: &'static str,
     pub created_at: DbTime,
+    #[diesel(skip_insertion)]
+    key: EventKey,
 }
 
 impl EventRow {
@@ -133,7 +136,13 @@ impl EventRow {
             sequence: write.record.version().0.into(),
             kind: write.event.as_str(),
             created_at: DbTime(at),
+            key: EventKey { resource, sequence: write.record.version() },
         }
+    }
+
+    /// What identifies it.
+    pub const fn key(&self) -> EventKey {
+        self.key
     }
 }
 

@@ -4,6 +4,7 @@ use diesel::prelude::{AsChangeset, Insertable, Queryable, Selectable};
 use pix_domain::charges::{Charge, ChargeState, Credited, Failure, Receipt};
 use pix_domain::error::StoreError;
 use pix_domain::ids::{ChargeId, IntegratorId, Version};
+use pix_domain::postbacks::events::PostbackScope;
 use pix_domain::provider::{Payment, ProviderBody, Ticket};
 use pix_domain::text::{Email, ExternalId, PayerQuestion, PostbackUrl};
 use pix_domain::time::Timestamp;
@@ -50,6 +51,7 @@ pub struct ChargeRow {
     pub follow_up_at: Option<DbTime>,
     pub follow_up_attempts: i64,
     pub taken_back_cents: i64,
+    pub postback_all: bool,
 }
 
 impl ChargeRow {
@@ -102,6 +104,7 @@ impl ChargeRow {
             follow_up_at: follow_up.map(DbTime),
             follow_up_attempts: 0,
             taken_back_cents: charge.taken_back.get(),
+            postback_all: charge.postback_scope == PostbackScope::All,
         }
     }
 
@@ -180,6 +183,7 @@ impl TryFrom<ChargeRow> for Charge {
                 row.postback_url.as_deref(),
                 PostbackUrl::parse,
             )?,
+            postback_scope: codec::postback_scope(row.postback_all),
             fee_version: codec::number("charges.fee_version", row.fee_version)?,
             state: row.state()?,
             ticket: row.ticket()?,

@@ -5,6 +5,7 @@ use pix_domain::credentials::{ApiKey, Integrator, IntegratorStatus, SecretHash};
 use pix_domain::error::StoreError;
 use pix_domain::fees::{FeeRule, FeeSchedule, Percent};
 use pix_domain::ids::IntegratorId;
+use pix_domain::postbacks::events::PostbackScope;
 use pix_domain::time::Timestamp;
 
 use crate::codec::{self, DbId, DbTime};
@@ -32,6 +33,7 @@ pub struct IntegratorRow {
     pub name: String,
     pub status: String,
     pub created_at: DbTime,
+    pub postback_scope: Option<String>,
 }
 
 impl From<Integrator> for IntegratorRow {
@@ -41,6 +43,7 @@ impl From<Integrator> for IntegratorRow {
             name: integrator.name,
             status: status_name(integrator.status).to_owned(),
             created_at: DbTime(integrator.created_at),
+            postback_scope: integrator.postback_scope.map(|scope| scope.as_str().to_owned()),
         }
     }
 }
@@ -53,6 +56,10 @@ impl TryFrom<IntegratorRow> for Integrator {
             id: IntegratorId(row.id.0),
             name: row.name,
             status: codec::named("integrators.status", &row.status, status_from_name)?,
+            postback_scope: row
+                .postback_scope
+                .map(|scope| codec::named("integrators.postback_scope", &scope, PostbackScope::from_name))
+                .transpose()?,
             created_at: row.created_at.0,
         })
     }

@@ -4,6 +4,7 @@ use diesel::prelude::{AsChangeset, Insertable, Queryable, Selectable};
 use pix_domain::error::StoreError;
 use pix_domain::ids::{IntegratorId, Version, WithdrawalId};
 use pix_domain::party::{PixKey, PixKeyType};
+use pix_domain::postbacks::events::PostbackScope;
 use pix_domain::provider::ProviderBody;
 use pix_domain::text::{Description, ExternalId, PostbackUrl};
 use pix_domain::time::Timestamp;
@@ -45,6 +46,7 @@ pub struct WithdrawalRow {
     pub follow_up_at: Option<DbTime>,
     pub follow_up_attempts: i64,
     pub settled_late: bool,
+    pub postback_all: bool,
 }
 
 impl WithdrawalRow {
@@ -80,6 +82,7 @@ impl WithdrawalRow {
             follow_up_at: follow_up.map(DbTime),
             follow_up_attempts: 0,
             settled_late: withdrawal.settled_late,
+            postback_all: withdrawal.postback_scope == PostbackScope::All,
         }
     }
 }
@@ -126,6 +129,7 @@ impl TryFrom<WithdrawalRow> for Withdrawal {
             end_to_end_id: row.end_to_end_id,
             returned: codec::cents("withdrawals.returned_cents", row.returned_cents)?,
             settled_late: row.settled_late,
+            postback_scope: codec::postback_scope(row.postback_all),
             submitted_at: row.submitted_at.0,
             completed_at: row.completed_at.map(|at| at.0),
             created_at: row.created_at.0,

@@ -4,6 +4,8 @@
 //! receipt (duplicate), its money (insufficient funds), its debt (owing). The transaction has the write lock, so what is read here holds
 //! until the commit.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use diesel::dsl::{exists, max};
 use diesel::prelude::{
@@ -12,6 +14,7 @@ use diesel::prelude::{
 use diesel::sqlite::SqliteConnection;
 use pix_domain::charges::Receipt;
 use pix_domain::error::{ApplyError, StoreError, UniqueKey};
+use pix_domain::postbacks::events::{EventKey, Told};
 use pix_domain::time::Timestamp;
 use pix_domain::transition::{Finding, Guard, Record, Transition, TransitionStore, Twin, Write};
 use pix_domain::wallet::{Posting, Wallet};
@@ -22,11 +25,12 @@ use super::update::update;
 use super::writer::answered;
 use crate::codec::{DbId, to_entry_number};
 use crate::rows::{
-    ChargeRow, EventRow, EvidenceRow, FindingRow, HandleRow, PostingRow, ReceiptRow, RefundRow, TwinRow,
-    WalletRow, WithdrawalRow,
+    ChargeRow, DeliveryRow, EventRow, EvidenceRow, FindingRow, HandleRow, PostingRow, ReceiptRow, RefundRow,
+    ToldRow, TwinRow, WalletRow, WithdrawalRow,
 };
 use crate::schema::{
-    charges, events, evidence, findings, handles, postings, receipts, refunds, twins, wallets, withdrawals,
+    charges, deliveries, events, evidence, findings, handles, postings, receipts, refunds, twins, wallets,
+    withdrawals,
 };
 
 type Applied = Result<(), Problem<ApplyError>>;
@@ -56,6 +60,7 @@ impl TransitionStore for SqliteStore {
 
 fn apply(conn: &mut SqliteConnection, transition: Transition) -> Applied {
     transition.check_shape()?;
+    let told: Vec<Told> = transition.told().collect();
     let Transition { integrator_id, at, writes, postings, receipt, handle, findings, evidence, twins } =
         transition;
     let owner = DbId::from(integrator_id);
@@ -68,6 +73,7 @@ fn apply(conn: &mut SqliteConnection, transition: Transition) -> Applied {
     let wallet = Wallet::try_from(wallet.ok_or_else(|| rejected("no such integrator"))?)?;
 
     let happened: Vec<EventRow> = writes.iter().map(|write| EventRow::new(write, at)).collect();
+    let public: BTreeSet<EventKey> = told.iter().map(|told| told.key).collect();
     for write in writes {
         write_record(conn, write)?;
     }
@@ -83,9 +89,10 @@ fn apply(conn: &mut SqliteConnection, transition: Transition) -> Applied {
         keep_twin(conn, owner, twin, at)?;
     }
     post(conn, owner, wallet, &postings, at)?;
-    for event in &happened {
+    for event in happened.iter().filter(|event| !public.contains(&event.key())) {
         diesel::insert_into(events::table).values(event).execute(conn).of("events")?;
     }
+    tell(conn, owner, &told)?;
     for finding in findings {
         keep_finding(conn, owner, finding, at)?;
     }
@@ -202,6 +209,26 @@ fn post(
     for row in &rows {
         diesel::insert_into(postings::table).values(row).execute(conn).of("postings")?;
     }
+    Ok(())
+}
+
+/// Numbers what is told, and puts on its way what goes to a receiver.
+fn tell(conn: &mut SqliteConnection, owner: DbId, all: &[Told]) -> Applied {
+    if all.is_empty() {
+        return Ok(());
+    }
+    let mut number: i64 = wallets::table.find(owner).select(wallets::told).get_result(conn).of("wallets")?;
+    for told in all {
+        number = number.saturating_add(1);
+        let row = ToldRow::new(told, number);
+        diesel::insert_into(events::table).values(&row).execute(conn).of("events")?;
+        if let Some(lane) = told.lane {
+            let row = DeliveryRow::new(told.key, DbId(lane.0), told.at, told.at);
+            diesel::insert_into(deliveries::table).values(&row).execute(conn).of("deliveries")?;
+        }
+    }
+    let own = wallets::integrator_id.eq(owner);
+    update(wallets::table, wallets::told.eq(number), own).execute(conn).of("wallets")?;
     Ok(())
 }
 

@@ -11,6 +11,7 @@ use pix_domain::credentials::{ApiKey, Integrator, IntegratorStatus};
 use pix_domain::error::StoreError;
 use pix_domain::fees::{FeeSchedule, FeeStore};
 use pix_domain::ids::IntegratorId;
+use pix_domain::postbacks::events::PostbackScope;
 use pix_domain::time::Timestamp;
 
 use super::SqliteStore;
@@ -76,6 +77,19 @@ impl IntegratorStore for SqliteStore {
             let same = integrators::id.eq(DbId::from(id));
             let changed = update(integrators::table, integrators::status.eq(status_name(status)), same);
             Ok(changed.execute(conn).of("integrators")? > 0)
+        })
+        .await
+    }
+
+    async fn set_postback_scope(
+        &self,
+        id: IntegratorId,
+        scope: Option<PostbackScope>,
+    ) -> Result<bool, StoreError> {
+        self.write(move |conn| {
+            let same = integrators::id.eq(DbId::from(id));
+            let scope = integrators::postback_scope.eq(scope.map(PostbackScope::as_str));
+            Ok(update(integrators::table, scope, same).execute(conn).of("integrators")? > 0)
         })
         .await
     }
