@@ -1,12 +1,12 @@
 //! Runs the program as a user would, for black-box tests: starts it, calls it, kills it, reads its output.
 
 use std::io::{BufRead, BufReader, Read};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use anyhow::{Context, ensure};
+use pix_pg_server::Port;
 use serde_json::Value;
 
 pub mod crash;
@@ -74,11 +74,6 @@ pub fn program_with_fail_points() -> &'static Path {
 /// The root of the repository.
 pub fn repository() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-/// A port of loopback that was free a moment ago.
-pub fn free_port() -> anyhow::Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 /// Which store a gateway has.
@@ -153,6 +148,8 @@ pub struct Gateway {
     pub url: String,
     /// The simulated provider's address.
     pub simulator: String,
+    /// Stay this gateway's while it is down.
+    _ports: [Port; 2],
     child: Option<Child>,
     log: Arc<Mutex<String>>,
 }
@@ -184,7 +181,8 @@ impl Gateway {
     }
 
     fn serve(folder: tempfile::TempDir, mut settings: Vec<(String, String)>) -> anyhow::Result<Self> {
-        let (listen, simulator) = (free_port()?, free_port()?);
+        let ports = [Port::reserve()?, Port::reserve()?];
+        let [listen, simulator] = ports.each_ref().map(Port::number);
         settings.push(("PIX_LISTEN".to_owned(), format!("127.0.0.1:{listen}")));
         settings.push(("PIX_SIMULATOR_LISTEN".to_owned(), format!("127.0.0.1:{simulator}")));
         let mut gateway = Self {
@@ -192,6 +190,7 @@ impl Gateway {
             settings,
             url: format!("http://127.0.0.1:{listen}"),
             simulator: format!("http://127.0.0.1:{simulator}"),
+            _ports: ports,
             child: None,
             log: Arc::default(),
         };

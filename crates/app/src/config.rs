@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -565,17 +565,22 @@ impl Config {
         })
     }
 
-    /// Gives port 0 a free port, so that what is derived from the address (the public URL, the callback URL) is right.
-    pub fn with_free_port(mut self) -> std::io::Result<Self> {
-        if self.listen.port() == 0 {
-            let before = format!("http://{}", self.listen);
-            let free = std::net::TcpListener::bind(self.listen)?.local_addr()?;
-            self.listen = free;
-            if self.public_url == before {
-                self.public_url = format!("http://{free}");
-            }
+    /// Takes the address of `PIX_LISTEN`. With port 0 that is a free one, and what is derived from the address (the public
+    /// URL, the callback URL) follows.
+    pub fn listening(mut self) -> Result<(Self, TcpListener), ConfigError> {
+        let refused = |error| {
+            ConfigError(format!(
+                "PIX_LISTEN is {}, which can't be listened on ({error}): stop what listens there, or choose another address",
+                self.listen
+            ))
+        };
+        let listener = pix_http::listen(self.listen).map_err(refused)?;
+        let address = listener.local_addr().map_err(refused)?;
+        if self.public_url == format!("http://{}", self.listen) {
+            self.public_url = format!("http://{address}");
         }
-        Ok(self)
+        self.listen = address;
+        Ok((self, listener))
     }
 }
 

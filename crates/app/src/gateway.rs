@@ -344,7 +344,7 @@ pub fn http_config(config: &Config, callback_secret: &str) -> anyhow::Result<Htt
             .collect::<Result<_, _>>()?,
         cors_allow_origins: config.cors_allow_origins.clone(),
         shutdown_grace: config.shutdown_timeout,
-        ..HttpConfig::new(config.listen, config.public_url.clone(), callback_secret)
+        ..HttpConfig::new(config.public_url.clone(), callback_secret)
     })
 }
 

@@ -1,7 +1,7 @@
 //! The settings of the HTTP interface, each with its default and its bounds.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -46,8 +46,6 @@ pub const MIN_CALLBACK_SECRET_CHARS: usize = 16;
 /// The settings of the HTTP interface.
 #[derive(Clone)]
 pub struct HttpConfig {
-    /// Where to listen; port 0 takes a free one.
-    pub listen: SocketAddr,
     /// How many worker threads; `None` for one a core. At least 1.
     pub workers: Option<usize>,
     /// What clients call this service, without a slash at the end: links in answers start with it.
@@ -85,14 +83,9 @@ pub struct HttpConfig {
 
 impl HttpConfig {
     /// The defaults.
-    pub fn new(
-        listen: SocketAddr,
-        public_url: impl Into<String>,
-        callback_secret: impl Into<String>,
-    ) -> Self {
+    pub fn new(public_url: impl Into<String>, callback_secret: impl Into<String>) -> Self {
         let public_url = public_url.into().trim_end_matches('/').to_owned();
         Self {
-            listen,
             workers: None,
             problem_base: format!("{public_url}/errors"),
             public_url,
@@ -148,7 +141,6 @@ impl HttpConfig {
 impl fmt::Debug for HttpConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpConfig")
-            .field("listen", &self.listen)
             .field("public_url", &self.public_url)
             .field("body_limit_bytes", &self.body_limit_bytes)
             .field("body_deadline", &self.body_deadline)
@@ -221,7 +213,7 @@ mod tests {
     use super::*;
 
     fn config() -> HttpConfig {
-        HttpConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)), "https://pix.example/", "0123456789abcdef")
+        HttpConfig::new("https://pix.example/", "0123456789abcdef")
     }
 
     #[test]

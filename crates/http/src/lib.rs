@@ -40,5 +40,5 @@ pub use config::{
     DEFAULT_SHUTDOWN_GRACE, HttpConfig, MAX_BODY_LIMIT_BYTES, MIN_CALLBACK_SECRET_CHARS, ProxyRange,
 };
 pub use postbacks::Bodies;
-pub use server::bind;
+pub use server::{listen, serve};
 pub use state::Services;

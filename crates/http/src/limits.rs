@@ -178,8 +178,7 @@ mod tests {
     use super::*;
 
     fn limits() -> Limits {
-        let listen = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
-        Limits::new(&HttpConfig::new(listen, "https://pix.example", "0123456789abcdef")).unwrap()
+        Limits::new(&HttpConfig::new("https://pix.example", "0123456789abcdef")).unwrap()
     }
 
     fn extractor(by_token: bool) -> ByClient {

@@ -1,7 +1,7 @@
-//! The routes, and binding them to a socket.
+//! The routes, and serving them on a socket.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 
 use actix_governor::Governor;
 use actix_web::body::BoxBody;
@@ -9,6 +9,7 @@ use actix_web::dev::{Server, ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::http::Method;
 use actix_web::http::header::ALLOW;
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, Resource, Route, guard, middleware, web};
+use tokio::net::TcpSocket;
 
 use crate::config::HttpConfig;
 use crate::error::ApiError;
@@ -19,11 +20,27 @@ use crate::{callbacks, edge, health, token, v1, v2};
 /// How many seconds one more than a stop's grace are at the least.
 const MIN_SHUTDOWN_SECONDS: u64 = 1;
 
-/// Binds the service to `config.listen` and says where that is. The server runs while it is polled, on threads of its
-/// own; [`Server::handle`] stops it. It leaves signals alone.
+/// Connections that the kernel completes before the service takes them.
+const BACKLOG: u32 = 1024;
+
+/// Takes `address` for a later [`serve`]; port 0 takes a free one, which [`TcpListener::local_addr`] tells. From now on
+/// clients can connect, and wait. Must be called on a Tokio runtime.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    }?;
+    // A start right after a stop would otherwise have to wait for the last connections to be forgotten.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)?.into_std()
+}
+
+/// The service on what [`listen`] gave. The server runs while it is polled, on threads of its own; [`Server::handle`]
+/// stops it. It leaves signals alone.
 ///
 /// Buckets of the rate limits are pruned by a task on the runtime of `services`, which ends with the server.
-pub async fn bind(config: HttpConfig, services: Services) -> io::Result<(Server, SocketAddr)> {
+pub async fn serve(config: HttpConfig, listener: TcpListener, services: Services) -> io::Result<Server> {
     let runtime = services.runtime.clone();
     let state =
         State::new(config, services).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
@@ -39,12 +56,9 @@ pub async fn bind(config: HttpConfig, services: Services) -> io::Result<(Server,
     if let Some(workers) = config.workers {
         server = server.workers(workers);
     }
-    let server = server.bind(config.listen)?;
-    let Some(address) = server.addrs().first().copied() else {
-        return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "nothing was bound"));
-    };
+    let server = server.listen(listener)?;
     runtime.spawn(pruning);
-    Ok((server.run(), address))
+    Ok(server.run())
 }
 
 /// The application of one worker thread.

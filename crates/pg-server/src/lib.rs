@@ -43,4 +43,5 @@ mod watchdog;
 pub use bouncer::{PgBouncer, PoolMode};
 pub use cut_proxy::{Cut, CutPoint, CutProxy, CutSide};
 pub use error::PgServerError;
+pub use port::Port;
 pub use server::{Options, PgServer, StopMode, fresh_name, shared};

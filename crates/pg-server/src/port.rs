@@ -11,20 +11,22 @@ use crate::error::PgServerError;
 const RANGE: Range<u16> = 20_000..32_000;
 const ATTEMPTS: usize = 200;
 
-/// A port of 127.0.0.1 that nobody listened on when it was reserved.
+/// A port of 127.0.0.1 that nobody listened on when it was reserved, and that no other [`Port`] of this machine has until
+/// this is dropped. Connections and listeners that ask the kernel for any port don't get it either.
 #[derive(Debug)]
-pub(crate) struct Port {
+pub struct Port {
     number: u16,
     _held: UdpSocket,
 }
 
 impl Port {
     /// Reserves a random free one.
-    pub(crate) fn reserve() -> Result<Self, PgServerError> {
+    pub fn reserve() -> Result<Self, PgServerError> {
         (0..ATTEMPTS).find_map(|_| Self::claim(fastrand::u16(RANGE))).ok_or(PgServerError::NoPort(ATTEMPTS))
     }
 
-    pub(crate) fn number(&self) -> u16 {
+    /// Its number.
+    pub fn number(&self) -> u16 {
         self.number
     }
 

@@ -9,10 +9,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use pix_pg_server::PgServer;
+use pix_pg_server::{PgServer, Port};
 use serde_json::{Value, json};
 
-use crate::{Answer, Database, free_port, program_with_fail_points, text};
+use crate::{Answer, Database, program_with_fail_points, text};
 
 /// How long a process may take to start, to become quiet or to answer before that is an error of the harness.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -76,6 +76,8 @@ pub struct World {
     pub url: String,
     /// The provider's address.
     pub simulator: String,
+    /// Stay theirs while either is down.
+    _ports: [Port; 2],
     http: reqwest::Client,
     token: String,
     provider: Option<Child>,
@@ -91,7 +93,8 @@ impl World {
         server: Option<&'static PgServer>,
     ) -> anyhow::Result<(Self, Beginning)> {
         let folder = tempfile::tempdir()?;
-        let (listen, simulator) = (free_port()?, free_port()?);
+        let ports = [Port::reserve()?, Port::reserve()?];
+        let [listen, simulator] = ports.each_ref().map(Port::number);
         let mut settings: Vec<(String, String)> =
             SETTINGS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let url = format!("http://127.0.0.1:{listen}");
@@ -123,6 +126,7 @@ impl World {
             settings,
             url,
             simulator,
+            _ports: ports,
             http,
             token: String::new(),
             provider: None,

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use fastrand::Rng;
+use pix_pg_server::Port;
 use serde_json::Value;
 
-use crate::{free_port, program_with_fail_points};
+use crate::program_with_fail_points;
 
 /// How many processes there are.
 pub const PROCESSES: usize = 2;
@@ -44,6 +45,8 @@ pub struct Relays {
     folder: tempfile::TempDir,
     settings: Vec<(String, String)>,
     processes: Vec<Option<Child>>,
+    /// The provider's, which is never asked.
+    _nobody: Port,
     dice: Rng,
     kill_at: Instant,
     /// Which was killed and is to be started again, and when.
@@ -62,13 +65,15 @@ impl Relays {
         let mut settings: Vec<(String, String)> =
             SETTINGS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         settings.push(("DATABASE_URL".to_owned(), url.to_owned()));
-        settings.push(("PIX_PROVIDER_URL".to_owned(), format!("http://127.0.0.1:{}", free_port()?)));
+        let nobody = Port::reserve()?;
+        settings.push(("PIX_PROVIDER_URL".to_owned(), format!("http://127.0.0.1:{}", nobody.number())));
         settings.push(("PIX_CLOCK_FILE".to_owned(), folder.path().join(CLOCK).display().to_string()));
         let processes = (0..PROCESSES).map(|_| None).collect();
         let mut relays = Self {
             folder,
             settings,
             processes,
+            _nobody: nobody,
             dice: Rng::with_seed(seed),
             kill_at: Instant::now(),
             away: None,

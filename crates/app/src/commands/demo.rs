@@ -42,8 +42,8 @@ async fn walk(config: &Config, folder: &std::path::Path) -> anyhow::Result<()> {
     config.simulator_listen = "127.0.0.1:0".parse()?;
     config.admin_listen = None;
     config.public_url = format!("http://{}", config.listen);
-    let config = config.with_free_port()?;
-    let running = start(&config, &cli::Serve { demo: false, provider_changed: false }).await?;
+    let (config, listener) = config.listening()?;
+    let running = start(&config, listener, &cli::Serve { demo: false, provider_changed: false }).await?;
     let walked = Walk::begin(&config, &running).await;
     let walked = match walked {
         Ok(walk) => walk.all(&running).await,

@@ -1,5 +1,6 @@
 //! `pix-gateway serve`.
 
+use std::net::TcpListener;
 use std::process::ExitCode;
 
 use pix_domain::postbacks::relay::Relay;
@@ -38,8 +39,8 @@ pub struct Running {
 /// Runs the subcommand.
 pub async fn run(config: Config, arguments: cli::Serve) -> anyhow::Result<ExitCode> {
     gateway::init_logging(&config)?;
-    let config = config.with_free_port()?;
-    let running = start(&config, &arguments).await?;
+    let (config, listener) = config.listening()?;
+    let running = start(&config, listener, &arguments).await?;
     println!("pix-gateway is listening on {}", running.url);
     if arguments.demo {
         print_demo(&config, &running).await?;
@@ -51,7 +52,11 @@ pub async fn run(config: Config, arguments: cli::Serve) -> anyhow::Result<ExitCo
 }
 
 /// Starts everything: store, provider (or the simulated one), HTTP interface, workers.
-pub async fn start(config: &Config, arguments: &cli::Serve) -> anyhow::Result<Running> {
+pub async fn start(
+    config: &Config,
+    listener: TcpListener,
+    arguments: &cli::Serve,
+) -> anyhow::Result<Running> {
     if !arguments.demo {
         gateway::check_secrets(config)?;
     }
@@ -83,11 +88,11 @@ pub async fn start(config: &Config, arguments: &cli::Serve) -> anyhow::Result<Ru
     let deliverer = Deliverer::start(Relay::new(postbacks.clone()), config.postbacks.deliverer);
     let ports = gateway::waking(gateway::ports(config, &store, provider)?, deliverer.waker());
     let services = gateway::services(config, &store, &ports, postbacks, &keys)?;
-    let (server, address) =
-        pix_http::bind(gateway::http_config(config, &keys.callback_secret)?, services).await?;
+    let http = gateway::http_config(config, &keys.callback_secret)?;
+    let server = pix_http::serve(http, listener, services).await?;
     let handle = server.handle();
     Ok(Running {
-        url: format!("http://{address}"),
+        url: format!("http://{}", config.listen),
         store,
         simulator,
         server: handle,

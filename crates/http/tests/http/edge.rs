@@ -146,7 +146,7 @@ async fn cors_is_off_unless_an_origin_is_allowed() {
 async fn a_configuration_out_of_bounds_binds_nothing() {
     let gateway = Gateway::start().await;
     assert!(gateway.address.port() > 0);
-    let config = pix_http::HttpConfig::new(gateway.address, BASE, "short");
+    let config = pix_http::HttpConfig::new(BASE, "short");
     assert_eq!(
         config.check().unwrap_err().to_string(),
         "callback_secret must have at least 16 letters, digits, '-' or '_'"

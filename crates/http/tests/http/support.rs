@@ -227,11 +227,7 @@ impl Gateway {
         let mut services = Services::over(stores, 7);
         let provider = Arc::new(GatedProvider { fake: services.provider.clone(), gate });
         services.ports.provider = provider.clone();
-        let mut config = HttpConfig::new(
-            SocketAddr::from(([127, 0, 0, 1], 0)),
-            BASE.to_owned(),
-            CALLBACK_SECRET.to_owned(),
-        );
+        let mut config = HttpConfig::new(BASE, CALLBACK_SECRET);
         config.workers = Some(1);
         change(&mut config);
         let ports = services.ports.clone();
@@ -270,7 +266,9 @@ impl Gateway {
             ids: ports.ids.clone(),
             runtime: tokio::runtime::Handle::current(),
         };
-        let (server, address) = pix_http::bind(config, behind).await.unwrap();
+        let listener = pix_http::listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = pix_http::serve(config, listener, behind).await.unwrap();
         let handle = server.handle();
         tokio::spawn(server);
         let relay = Relay::new(postbacks);
