@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use anyhow::{Context, ensure};
-use pix_pg_server::Port;
+pub use pix_pg_server::Port;
 use serde_json::Value;
 
 pub mod crash;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use pix_tests::{Answer, Client, Database, Gateway, Integrator, free_port, on_either_store, pay, text};
+use pix_tests::{Answer, Client, Database, Gateway, Integrator, Port, on_either_store, pay, text};
 use serde_json::{Value, json};
 
 /// How many times a node is killed, in each test.
@@ -71,21 +71,23 @@ struct Provider {
     child: Child,
     url: String,
     log: String,
+    _port: Port,
     _folder: tempfile::TempDir,
 }
 
 impl Provider {
     fn start() -> Self {
-        let (folder, port) = (tempfile::tempdir().unwrap(), free_port().unwrap());
+        let (folder, port) = (tempfile::tempdir().unwrap(), Port::reserve().unwrap());
         let log = folder.path().join("provider.jsonl").display().to_string();
+        let address = format!("127.0.0.1:{}", port.number());
         let mut command = std::process::Command::new(pix_tests::program());
-        command.args(["simulator", "--listen", &format!("127.0.0.1:{port}"), "--log", &log]);
+        command.args(["simulator", "--listen", &address, "--log", &log]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line)
             .unwrap();
         assert!(line.contains("simulated provider on"), "{line}");
-        Self { child, url: format!("http://127.0.0.1:{port}"), log, _folder: folder }
+        Self { child, url: format!("http://{address}"), log, _port: port, _folder: folder }
     }
 
     /// A gateway whose provider this is.

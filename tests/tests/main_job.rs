@@ -8,9 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use pix_tests::{
-    Client, Database, Gateway, free_port, fresh_postgres, http_client, on_either_store, pay, text,
-};
+use pix_tests::{Client, Database, Gateway, Port, fresh_postgres, http_client, on_either_store, pay, text};
 use serde_json::{Value, json};
 
 /// How long something that is due within seconds may take on a machine that is busy.
@@ -218,7 +216,7 @@ async fn with_the_provider_down_a_charge_is_refused_and_nothing_is_promised(data
 #[test]
 fn a_start_on_postgresql_that_can_not_go_well_is_refused_with_one_sentence() {
     let gateway = Gateway::start(Database::Postgres, &[]).unwrap();
-    let (nowhere, empty) = (free_port().unwrap(), fresh_postgres().unwrap());
+    let (nowhere, empty) = (Port::reserve().unwrap(), fresh_postgres().unwrap());
     let (name, forgetful) = (pix_pg_server::fresh_name(), fresh_postgres().unwrap());
     let server = pix_pg_server::shared().unwrap();
     let forgets = forgetful.rsplit('/').next().unwrap();
@@ -232,7 +230,10 @@ fn a_start_on_postgresql_that_can_not_go_well_is_refused_with_one_sentence() {
         errors
     };
     for (url, says) in [
-        (format!("postgres://pix:hunter2@127.0.0.1:{nowhere}/pix"), "nothing listens at 127.0.0.1"),
+        (
+            format!("postgres://pix:hunter2@127.0.0.1:{}/pix", nowhere.number()),
+            "nothing listens at 127.0.0.1",
+        ),
         ("postgres://pix:hunter2@127.0.0.1".to_owned(), "names no database"),
         (
             "postgres://pix:hunter2@127.0.0.1/pix?sslmode=require".to_owned(),

@@ -9,7 +9,7 @@
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use pix_tests::{Client, Database, Gateway, free_port, http_client, on_either_store, pay, text};
+use pix_tests::{Client, Database, Gateway, Port, http_client, on_either_store, pay, text};
 use serde_json::{Value, json};
 
 /// How long something that is due within seconds may take on a machine that is busy.
@@ -53,7 +53,8 @@ fn says(gateway: &Gateway, arguments: &[&str]) -> (bool, String) {
 }
 
 async fn what_nobody_knows_is_decided_by_two_operators_and_written_down(database: Database) {
-    let admin = format!("127.0.0.1:{}", free_port().unwrap());
+    let port = Port::reserve().unwrap();
+    let admin = format!("127.0.0.1:{}", port.number());
     let settings = [("PIX_PROVIDER_TIMEOUT_MS", "300"), ("PIX_ADMIN_LISTEN", admin.as_str())];
     let gateway = Gateway::start(database, &settings).unwrap();
     let integrator = gateway.integrator("uncertain").unwrap();
