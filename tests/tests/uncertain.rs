@@ -19,6 +19,7 @@ on_either_store!(
     what_nobody_knows_is_decided_by_two_operators_and_written_down,
     what_was_executed_and_never_answered_is_settled_by_asking,
     what_the_provider_was_forced_to_send_back_is_owed_and_repaid,
+    whatever_comes_back_is_an_event_of_its_own,
     a_callback_outlives_the_gateway_and_the_providers_silence,
 );
 
@@ -139,9 +140,12 @@ async fn what_the_provider_was_forced_to_send_back_is_owed_and_repaid(database: 
     let (status, sent) = client.post("/api/v1/withdrawals", withdrawal("80")).await.unwrap();
     assert_eq!((status, &sent["outcome"]), (201, &json!("certain")), "{sent}");
     let pix_id = text(&charge, "/pix_id").unwrap();
-    control(&gateway, &format!("/sim/charges/{pix_id}/take-back"), json!({"amount": "90.00"})).await;
     let owed = async || client.get("/api/v1/balance").await.unwrap().1["owed"].clone();
-    soon("owed", || async { owed().await == json!(70) }).await;
+    for (taken, owes) in [("65.00", 45), ("25.00", 70)] {
+        control(&gateway, &format!("/sim/charges/{pix_id}/take-back"), json!({"amount": taken})).await;
+        soon("owed", || async { owed().await == json!(owes) }).await;
+    }
+    assert_eq!(amounts_of(&client, "cashin.taken_back", &charge["uuid"]).await, [json!(65), json!(25)]);
     let (_, shown) =
         client.get(&format!("/api/v1/charges/{}", text(&charge, "/uuid").unwrap())).await.unwrap();
     assert_eq!((&shown["status"], &shown["taken_back_amount"]), (&json!("paid"), &json!(90)));
@@ -153,6 +157,36 @@ async fn what_the_provider_was_forced_to_send_back_is_owed_and_repaid(database: 
     assert_eq!((owed().await, client.balance().await.unwrap()), (json!(0), "10.00".to_owned()));
     let audit = gateway.audit().unwrap();
     assert_eq!(audit["clean"], true, "{audit}");
+}
+
+/// The amounts of the events of one kind that a transaction has, in their order.
+async fn amounts_of(client: &Client, kind: &str, uuid: &Value) -> Vec<Value> {
+    let path = format!("/api/v1/events?type={kind}&uuid={}", uuid.as_str().unwrap());
+    let (status, feed) = client.get(&path).await.unwrap();
+    assert_eq!(status, 200, "{feed}");
+    feed["data"].as_array().unwrap().iter().map(|event| event["data"]["amount"].clone()).collect()
+}
+
+async fn whatever_comes_back_is_an_event_of_its_own(database: Database) {
+    let gateway = Gateway::start(database, &[]).unwrap();
+    let integrator = gateway.integrator("returned").unwrap();
+    let client = Client::new(&gateway, &integrator).await.unwrap();
+    client.fund(&gateway, "100").await.unwrap();
+    let (status, sent) = client.post("/api/v1/withdrawals", withdrawal("40")).await.unwrap();
+    assert_eq!((status, &sent["outcome"]), (201, &json!("certain")), "{sent}");
+    let (path, pix_id) =
+        (format!("/api/v1/withdrawals/{}", text(&sent, "/uuid").unwrap()), text(&sent, "/pix_id").unwrap());
+    let mut back = Vec::new();
+    for (part, balance) in [(json!(2.5), "62.50"), (json!(30.25), "92.75"), (json!(7.25), "100.00")] {
+        let amount = json!({"amount": format!("{:.2}", part.as_f64().unwrap())});
+        control(&gateway, &format!("/sim/payments/{pix_id}/return"), amount).await;
+        soon("it is free again", || async { client.balance().await.unwrap() == balance }).await;
+        back.push(part);
+        assert_eq!(amounts_of(&client, "cashout.returned", &sent["uuid"]).await, back);
+    }
+    let (_, shown) = client.get(&path).await.unwrap();
+    assert_eq!((&shown["status"], &shown["returned_amount"]), (&json!("returned"), &json!(40)), "{shown}");
+    assert_eq!(gateway.audit().unwrap()["clean"], true);
 }
 
 async fn a_callback_outlives_the_gateway_and_the_providers_silence(database: Database) {

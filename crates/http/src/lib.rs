@@ -30,6 +30,7 @@ mod server;
 mod state;
 mod time;
 mod token;
+mod trials;
 mod v1;
 mod v2;
 mod words;

@@ -20,6 +20,7 @@ use crate::callbacks::Door;
 use crate::config::{ConfigError, HttpConfig};
 use crate::error::ApiError;
 use crate::limits::Limits;
+use crate::trials::Trials;
 
 /// The use cases behind the interface.
 #[derive(Clone)]
@@ -54,6 +55,7 @@ pub(crate) struct State {
     pub(crate) services: Services,
     pub(crate) limits: Limits,
     pub(crate) callbacks: Door,
+    pub(crate) trials: Trials,
 }
 
 impl State {
@@ -61,7 +63,7 @@ impl State {
         config.check()?;
         let limits = Limits::new(&config)?;
         let per_second = NonZeroU32::new(config.callbacks_per_second).unwrap_or(NonZeroU32::MIN);
-        Ok(Self { config, services, limits, callbacks: Door::new(per_second) })
+        Ok(Self { config, services, limits, callbacks: Door::new(per_second), trials: Trials::default() })
     }
 
     /// Runs `work` in a task of its own and waits for it. A connection that is reset drops the future of its request,

@@ -18,6 +18,9 @@ use crate::fields::{Form, Mode, Problems};
 use crate::json::{self, Object};
 use crate::time;
 
+/// When a client is to ask again that has another trial under way, in seconds.
+const TRIAL_RETRY_AFTER_SECONDS: u64 = 5;
+
 /// Delivers once more what the body names.
 pub(crate) async fn replay(mut call: Call) -> Answer {
     let caller = call.caller().await?;
@@ -33,7 +36,14 @@ pub(crate) async fn try_out(mut call: Call) -> Answer {
     let caller = call.caller().await?;
     let url = read_url(&call.text().await?, &call.state.services.postbacks)?;
     let postbacks = call.state.services.postbacks.clone();
-    let work = async move { postbacks.try_out(caller.integrator_id, url).await };
+    let whose = caller.integrator_id;
+    let trial = call.state.trials.begin(whose);
+    let trial = trial.ok_or_else(|| ApiError::rate_limited(TRIAL_RETRY_AFTER_SECONDS))?;
+    let work = async move {
+        let tried = postbacks.try_out(whose, url).await;
+        drop(trial);
+        tried
+    };
     let (reply, took) = call.state.run(work).await?;
     let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
     Ok(ok(of_reply(&reply, duration_ms)))

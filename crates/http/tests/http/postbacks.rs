@@ -237,6 +237,30 @@ async fn a_trial_wants_a_url_that_can_be() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_integrator_tries_out_one_url_at_a_time() {
+    let gateway = Gateway::start().await;
+    let (tenant, other) = (gateway.rich().await, gateway.rich().await);
+    let body = json!({"url": "https://loja.example/"});
+    gateway.receiver.stalls.send_replace(true);
+    let first = gateway.post(&tenant, TEST, &body);
+    let meanwhile = async {
+        while gateway.receiver.parcels.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let refused = gateway.post(&tenant, TEST, &body).await.expect(429);
+        assert_eq!(
+            (refused.text("code").as_str(), refused.header("retry-after")),
+            ("rate_limited", Some("5"))
+        );
+        gateway.receiver.stalls.send_replace(false);
+        gateway.post(&other, TEST, &body).await.expect(200);
+    };
+    let (first, ()) = tokio::join!(first, meanwhile);
+    first.expect(200);
+    gateway.post(&tenant, TEST, &body).await.expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_endpoints_of_another_integrator_can_not_be_seen_nor_switched_on() {
     let gateway = Gateway::start().await;
     let (owner, other) = (gateway.tenant(0).await, gateway.tenant(0).await);

@@ -170,6 +170,8 @@ pub struct FakeReceiver {
     pub parcels: Mutex<Vec<Parcel>>,
     /// What it answers from now on; 200 with an empty body until somebody says otherwise.
     pub reply: Mutex<Option<Reply>>,
+    /// While it is true, nothing is answered.
+    pub stalls: tokio::sync::watch::Sender<bool>,
 }
 
 impl FakeReceiver {
@@ -194,6 +196,7 @@ impl FakeReceiver {
 impl PostbackSender for FakeReceiver {
     async fn send(&self, parcel: Parcel) -> Reply {
         self.parcels.lock().unwrap().push(parcel);
+        self.stalls.subscribe().wait_for(|stalls| !stalls).await.unwrap();
         let reply = self.reply.lock().unwrap().clone();
         reply.unwrap_or(Reply::Answered { status: 200, retry_after: None, excerpt: String::new() })
     }
