@@ -17,7 +17,7 @@ use pix_notifications::{
     PrivateAddresses,
 };
 use pix_persistence::postgres::{Grouping, PgOptions};
-use pix_settlement::BreakerConfig;
+use pix_settlement::{BreakerConfig, ClientTls};
 use secrecy::SecretString;
 use thiserror::Error;
 
@@ -116,6 +116,21 @@ pub const SETTINGS: &[Setting] = &[
     secret(
         "PIX_PROVIDER_CLIENT_SECRET",
         "Our client secret at the provider; required with PIX_PROVIDER_URL.",
+    ),
+    open(
+        "PIX_PROVIDER_CA_FILE",
+        None,
+        "File with the PEM certificates of the only authorities that may vouch for the provider; default: those of the system.",
+    ),
+    open(
+        "PIX_PROVIDER_CERT_FILE",
+        None,
+        "File with the PEM certificate, and its chain, that the provider is shown (mutual TLS).",
+    ),
+    open(
+        "PIX_PROVIDER_KEY_FILE",
+        None,
+        "File with the unencrypted PEM key of PIX_PROVIDER_CERT_FILE; each is required with the other.",
     ),
     open(
         "PIX_PROVIDER_TIMEOUT_MS",
@@ -296,6 +311,8 @@ pub struct ProviderSettings {
     pub client_id: String,
     /// Our secret there.
     pub client_secret: SecretString,
+    /// `PIX_PROVIDER_CA_FILE`, and `PIX_PROVIDER_CERT_FILE` with `PIX_PROVIDER_KEY_FILE`, as they were read.
+    pub tls: ClientTls,
 }
 
 /// How the workers work.
@@ -452,6 +469,15 @@ impl Source {
             .or(default)
             .filter(|text| !text.is_empty())
             .map(str::to_owned)
+    }
+
+    /// What the file holds that a setting names.
+    fn file(&self, env: &'static str) -> Result<Option<String>, ConfigError> {
+        let Some(path) = self.text(env) else { return Ok(None) };
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) => Err(ConfigError(format!("{env} is \"{path}\", which can't be read: {error}"))),
+        }
     }
 
     fn required(&self, env: &'static str) -> Result<String, ConfigError> {
@@ -670,7 +696,34 @@ fn provider(source: &Source) -> Result<Option<ProviderSettings>, ConfigError> {
         ));
     };
     let client_id = source.required("PIX_PROVIDER_CLIENT_ID")?;
-    Ok(Some(ProviderSettings { url, client_id, client_secret: client_secret.into() }))
+    let authorities_pem = source.file("PIX_PROVIDER_CA_FILE")?;
+    let identity_pem = pair_of_files(source, "PIX_PROVIDER_CERT_FILE", "PIX_PROVIDER_KEY_FILE")?;
+    if url.starts_with("http://") && (authorities_pem.is_some() || identity_pem.is_some()) {
+        return Err(ConfigError(
+            "PIX_PROVIDER_URL is http, so PIX_PROVIDER_CA_FILE, PIX_PROVIDER_CERT_FILE and PIX_PROVIDER_KEY_FILE would do nothing: make it https, or remove them".into(),
+        ));
+    }
+    let identity_pem = identity_pem.map(|(certificates, key)| format!("{certificates}\n{key}").into());
+    Ok(Some(ProviderSettings {
+        url,
+        client_id,
+        client_secret: client_secret.into(),
+        tls: ClientTls { authorities_pem, identity_pem },
+    }))
+}
+
+/// A certificate and its key, which make no sense alone.
+fn pair_of_files(
+    source: &Source,
+    cert: &'static str,
+    key: &'static str,
+) -> Result<Option<(String, String)>, ConfigError> {
+    match (source.file(cert)?, source.file(key)?) {
+        (Some(certificates), Some(key)) => Ok(Some((certificates, key))),
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(ConfigError(format!("{cert} is set, so {key} must be set too"))),
+        (None, Some(_)) => Err(ConfigError(format!("{key} is set, so {cert} must be set too"))),
+    }
 }
 
 /// A provider on this very machine is a simulated one; with any other, a short horizon would take "not known yet" for a
@@ -756,6 +809,8 @@ pub fn reference() -> String {
 
 #[cfg(test)]
 mod tests {
+    use secrecy::ExposeSecret;
+
     use super::*;
 
     fn load(pairs: &[(&str, &str)]) -> Result<Config, ConfigError> {
@@ -834,6 +889,39 @@ mod tests {
         assert_eq!(load(&[("PIX_PROVIDER_NOT_FOUND_PROOF_S", "never")]).unwrap().not_found_proof, None);
         assert_eq!(load(&real[1..]).unwrap().not_found_proof, None, "nothing proves it by default");
         assert_eq!(load(&[]).unwrap().not_found_proof, Some(SIMULATED_NOT_FOUND_PROOF));
+    }
+
+    #[test]
+    fn certificates_for_the_provider_are_read_in_pairs_and_for_https_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, format!("the {name}")).unwrap();
+            path.display().to_string()
+        };
+        let (ca, cert, key) = (file("ca"), file("cert"), file("key"));
+        let refused = |url: &str, more: &[(&str, &str)]| {
+            let provider = [("PIX_PROVIDER_URL", url), ("PIX_PROVIDER_CLIENT_SECRET", "hunter2")];
+            load(&[&provider, more].concat()).unwrap_err().to_string()
+        };
+        let (https, http) = ("https://bank.example", "http://127.0.0.1:1");
+        let one = refused(https, &[("PIX_PROVIDER_CERT_FILE", &cert)]);
+        assert_eq!(one, "PIX_PROVIDER_CERT_FILE is set, so PIX_PROVIDER_KEY_FILE must be set too");
+        let other = refused(https, &[("PIX_PROVIDER_KEY_FILE", &key)]);
+        assert_eq!(other, "PIX_PROVIDER_KEY_FILE is set, so PIX_PROVIDER_CERT_FILE must be set too");
+        assert!(refused(http, &[("PIX_PROVIDER_CA_FILE", &ca)]).contains("would do nothing"));
+        let nowhere = refused(https, &[("PIX_PROVIDER_CA_FILE", "/nowhere/ca.pem")]);
+        assert!(nowhere.contains("PIX_PROVIDER_CA_FILE") && nowhere.contains("can't be read"), "{nowhere}");
+        let config = load(&[
+            ("PIX_PROVIDER_URL", https),
+            ("PIX_PROVIDER_CLIENT_SECRET", "hunter2"),
+            ("PIX_PROVIDER_CA_FILE", &ca),
+            ("PIX_PROVIDER_CERT_FILE", &cert),
+            ("PIX_PROVIDER_KEY_FILE", &key),
+        ]);
+        let tls = config.unwrap().provider.unwrap().tls;
+        assert_eq!(tls.authorities_pem.as_deref(), Some("the ca"));
+        assert_eq!(tls.identity_pem.unwrap().expose_secret(), "the cert\nthe key");
     }
 
     #[test]

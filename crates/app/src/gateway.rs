@@ -213,6 +213,7 @@ pub fn provider_config(
         token_timeout: config.provider_timeout.min(pix_settlement::DEFAULT_TOKEN_TIMEOUT),
         call_timeout: config.provider_timeout,
         not_found_is_proof_after: config.not_found_proof,
+        tls: settings.tls.clone(),
         ..ClassicV2Config::new(
             settings.url.clone(),
             settings.client_id.clone(),

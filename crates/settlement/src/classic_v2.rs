@@ -62,15 +62,20 @@ impl ClassicV2Provider {
         config.validate()?;
         let base = config.base()?;
         let encrypted = base.scheme() == "https";
-        let http = http_client(&HttpClientConfig {
-            https_only: encrypted,
-            trust: if encrypted { Trust::System } else { Trust::Nobody },
-            connect_timeout: config.connect_timeout,
-            total_timeout: config.call_timeout,
-        })?;
         let bulkhead = Bulkhead::new(&config);
         let callback_secret = config.callback_secret().map(SecretString::from);
         let send_within = config.longest_operation().saturating_sub(config.call_timeout);
+        let http = http_client(&HttpClientConfig {
+            https_only: encrypted,
+            trust: match config.tls.authorities_pem {
+                _ if !encrypted => Trust::Nobody,
+                Some(pem) => Trust::Only(pem),
+                None => Trust::System,
+            },
+            identity: config.tls.identity_pem.filter(|_| encrypted),
+            connect_timeout: config.connect_timeout,
+            total_timeout: config.call_timeout,
+        })?;
         let tokens = Tokens::new(
             http.clone(),
             at(&base, TOKEN_PATH),

@@ -55,6 +55,8 @@ pub struct ClassicV2Config {
     pub client_secret: SecretString,
     /// The URL the provider calls back, secret path included, sent as it is with every request; none by default.
     pub callback_base: Option<String>,
+    /// Whom we trust and what we show over TLS.
+    pub tls: ClientTls,
     /// How long reaching the host may take, TLS included; [`DEFAULT_CONNECT_TIMEOUT`] by default.
     pub connect_timeout: Duration,
     /// How long one call may take, from the first step to the last byte; [`DEFAULT_CALL_TIMEOUT`] by default.
@@ -76,6 +78,15 @@ pub struct ClassicV2Config {
     /// `external_id`, and that it finds one from the moment it has taken the request: then all that is left to wait
     /// for is a request that is still under way, and it must be at least [`ClassicV2Config::longest_operation`].
     pub not_found_is_proof_after: Option<Duration>,
+}
+
+/// Whom a client trusts and what it shows. By default: the certificate authorities of the system, and nothing.
+#[derive(Debug, Clone, Default)]
+pub struct ClientTls {
+    /// The only certificate authorities that may vouch for the host, as PEM.
+    pub authorities_pem: Option<String>,
+    /// The certificate, those that vouch for it, and its key that the host is shown (mutual TLS), as PEM.
+    pub identity_pem: Option<SecretString>,
 }
 
 /// A setting that is not acceptable, as a sentence. It never repeats the value: some of them are secrets.
@@ -113,6 +124,7 @@ impl ClassicV2Config {
             client_id: client_id.into(),
             client_secret,
             callback_base: None,
+            tls: ClientTls::default(),
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             call_timeout: DEFAULT_CALL_TIMEOUT,
             token_timeout: DEFAULT_TOKEN_TIMEOUT,

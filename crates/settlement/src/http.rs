@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use pix_domain::provider::MAX_PROVIDER_BODY_BYTES;
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
-use reqwest::{Client, RequestBuilder, Response, redirect, retry};
+use reqwest::{Certificate, Client, Identity, RequestBuilder, Response, redirect, retry};
 use rustls::crypto::ring;
+use secrecy::{ExposeSecret, SecretString};
 use thiserror::Error;
 
 /// What every request names itself.
@@ -23,10 +24,12 @@ const MAX_CAUSE_CHARS: usize = 160;
 const APPLICATION_JSON: &str = "application/json";
 
 /// Whom a client trusts to say that a host is the one it claims to be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trust {
     /// The certificate authorities of the operating system. A client can't be built where there are none.
     System,
+    /// These certificate authorities alone, as PEM; or a server's own certificate.
+    Only(String),
     /// Nobody: `http` works and `https` fails at the handshake. For loopback; builds on any machine.
     Nobody,
 }
@@ -38,6 +41,8 @@ pub struct HttpClientConfig {
     pub https_only: bool,
     /// Whom it trusts.
     pub trust: Trust,
+    /// What it shows to hosts that ask who it is (mutual TLS): a certificate, those that vouch for it, and its key, as PEM.
+    pub identity: Option<SecretString>,
     /// How long reaching the host may take, TLS included.
     pub connect_timeout: Duration,
     /// How long a call may take, from the first step to the last byte of the answer; a request may set less.
@@ -46,8 +51,25 @@ pub struct HttpClientConfig {
 
 /// Why a client can't be built.
 #[derive(Debug, Error)]
-#[error("cannot make an HTTP client; for https the system needs CA certificates (package ca-certificates)")]
-pub struct HttpClientError(#[from] reqwest::Error);
+pub enum HttpClientError {
+    /// There is nobody to trust, most likely.
+    #[error(
+        "cannot make an HTTP client; for https the system needs CA certificates (package ca-certificates)"
+    )]
+    Build(#[source] reqwest::Error),
+    /// [`Trust::Only`] holds no certificate.
+    #[error(
+        "the certificate authorities for the provider are no PEM certificates: each begins with a line \
+         -----BEGIN CERTIFICATE-----"
+    )]
+    Authorities,
+    /// [`HttpClientConfig::identity`] is none.
+    #[error(
+        "the certificate and key for the provider are no PEM certificate and private key that belong together: the key \
+         must be unencrypted, in PKCS #8, PKCS #1 or SEC 1"
+    )]
+    Identity,
+}
 
 /// Builds a client with the settings of this project: it follows no redirect, repeats nothing, reads no proxy from the
 /// environment, and gives up in time.
@@ -67,11 +89,23 @@ pub fn http_client(config: &HttpClientConfig) -> Result<Client, HttpClientError>
         .pool_idle_timeout(POOL_IDLE_TIMEOUT)
         .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS_PER_HOST)
         .user_agent(USER_AGENT);
-    let builder = match config.trust {
+    let builder = match &config.trust {
         Trust::System => builder,
+        Trust::Only(pem) => builder.tls_certs_only(authorities(pem)?),
         Trust::Nobody => builder.tls_certs_only([]),
     };
-    Ok(builder.build()?)
+    let Some(identity) = &config.identity else { return builder.build().map_err(HttpClientError::Build) };
+    // A key that isn't the certificate's is found out by building alone.
+    let identity = Identity::from_pem(identity.expose_secret().as_bytes());
+    let built = identity.and_then(|identity| builder.identity(identity).build());
+    built.map_err(|_unsaid| HttpClientError::Identity)
+}
+
+fn authorities(pem: &str) -> Result<Vec<Certificate>, HttpClientError> {
+    match Certificate::from_pem_bundle(pem.as_bytes()) {
+        Ok(certificates) if !certificates.is_empty() => Ok(certificates),
+        Ok(_) | Err(_) => Err(HttpClientError::Authorities),
+    }
 }
 
 /// Why there is no answer.

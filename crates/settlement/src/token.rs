@@ -172,6 +172,7 @@ mod tests {
         let http = http_client(&HttpClientConfig {
             https_only: false,
             trust: Trust::Nobody,
+            identity: None,
             connect_timeout: TIMEOUT,
             total_timeout: TIMEOUT,
         });

@@ -31,6 +31,7 @@ async fn harness() -> SimulatorHarness {
     let control = http_client(&HttpClientConfig {
         https_only: false,
         trust: Trust::Nobody,
+        identity: None,
         connect_timeout: Duration::from_secs(10),
         total_timeout: Duration::from_secs(30),
     });

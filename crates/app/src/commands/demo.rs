@@ -87,6 +87,7 @@ impl Walk {
             client: pix_settlement::http_client(&HttpClientConfig {
                 https_only: false,
                 trust: Trust::Nobody,
+                identity: None,
                 connect_timeout: CALL_TIMEOUT,
                 total_timeout: CALL_TIMEOUT,
             })?,

@@ -6,6 +6,7 @@ use anyhow::Context;
 use pix_domain::decisions::{Decided, Decision, DecisionService, Verdict};
 use pix_domain::error::ServiceError;
 use pix_domain::transactions::Transaction;
+use pix_settlement::ClientTls;
 use pix_simulator::SimulatorConfig;
 use secrecy::SecretString;
 use serde_json::json;
@@ -81,6 +82,7 @@ pub async fn run(config: &Config, arguments: cli::Resolve) -> anyhow::Result<Exi
 fn simulated(config: &Config) -> ProviderSettings {
     let SimulatorConfig { client_id, client_secret, .. } = SimulatorConfig::default();
     ProviderSettings {
+        tls: ClientTls::default(),
         url: format!("http://{}", config.simulator_listen),
         client_id,
         client_secret: SecretString::from(client_secret),

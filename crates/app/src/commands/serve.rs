@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use pix_domain::postbacks::relay::Relay;
 use pix_notifications::Deliverer;
+use pix_settlement::ClientTls;
 use pix_simulator::{Simulator, SimulatorConfig};
 use secrecy::SecretString;
 
@@ -117,7 +118,8 @@ async fn start_simulator(config: &Config) -> anyhow::Result<(ProviderSettings, S
         simulator.base_url()
     );
     let client_secret = SecretString::from(client_secret);
-    Ok((ProviderSettings { url: simulator.base_url(), client_id, client_secret }, simulator))
+    let (url, tls) = (simulator.base_url(), ClientTls::default());
+    Ok((ProviderSettings { url, client_id, client_secret, tls }, simulator))
 }
 
 impl Running {
