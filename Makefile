@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: help run demo test soak lint fmt build tools bench bench-quick bench-cala postgres crash-matrix postback-storm planted-bugs webhook-libraries
+.PHONY: help run demo test soak lint fmt build tools bench bench-quick flood bench-cala postgres crash-matrix postback-storm planted-bugs webhook-libraries
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -17,6 +17,8 @@ postgres:
 		|| { echo "PostgreSQL 15 or newer is needed for the tests: apt-get install postgresql"; exit 1; }
 	@test -n "$$PIX_TEST_PG_BIN" || command -v pgbouncer >/dev/null || test -x /usr/sbin/pgbouncer \
 		|| { echo "PgBouncer is needed for the tests: apt-get install pgbouncer"; exit 1; }
+	@command -v redis-server >/dev/null || test -x "$$PIX_TEST_PG_BIN/redis-server" \
+		|| { echo "Redis is needed for the tests: apt-get install redis-server"; exit 1; }
 
 webhook-libraries: ## Install the published libraries that the tests verify postbacks with
 	@tests/webhooks/install.sh
@@ -34,6 +36,7 @@ test: tools postgres webhook-libraries ## Run every test: unit, conformance, doc
 	$(CARGO) test --workspace --all-features
 
 SEEDS ?= 1000000
+PROFILE ?= release
 
 soak: tools ## Simulate a million worlds full of faults, from a million seeds (SEEDS=1000 for fewer)
 	$(CARGO) run --release --quiet --package pix-simulation --bin pix-soak -- --seeds $(SEEDS)
@@ -64,6 +67,10 @@ bench: tools bench-cala ## Measure everything against its references (about an h
 bench-quick: tools ## The two-minute form of it
 	$(CARGO) build --release --package pix-bench
 	target/release/pix-bench --quick
+
+flood: tools postgres ## Measure good traffic beside a flood of sign-ins and a thousand slow connections (PROFILE=debug for the build at hand)
+	$(CARGO) build $(if $(filter release,$(PROFILE)),--release) --package pix-bench --package pix-gateway
+	ulimit -n $$(ulimit -Hn) && target/$(PROFILE)/pix-bench --only door --gateway target/$(PROFILE)/pix-gateway --summary target/bench/door.json
 
 bench-cala:
 	-CARGO_TARGET_DIR=target/bench/cala timeout 600 $(CARGO) build --release --locked --manifest-path crates/bench/cala/Cargo.toml

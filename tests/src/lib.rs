@@ -253,6 +253,11 @@ impl Gateway {
         Ok(())
     }
 
+    /// The id of its process.
+    pub fn pid(&self) -> anyhow::Result<u32> {
+        Ok(self.child.as_ref().context("it is not running")?.id())
+    }
+
     /// SIGTERM, as a service manager sends it; the exit code.
     pub fn terminate(&mut self) -> anyhow::Result<Option<i32>> {
         let mut child = self.child.take().context("it is not running")?;

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use pix_http::{CertificateError, RateStore};
 use pix_notifications::{
     AT_ONCE_BOUNDS, DelivererConfig, KEEP_DAYS_BOUNDS, PER_ENDPOINT_BOUNDS, POLL_INTERVAL_MS_BOUNDS,
     PrivateAddresses,
@@ -105,7 +106,17 @@ pub const SETTINGS: &[Setting] = &[
     open(
         "PIX_PUBLIC_URL",
         None,
-        "How the world reaches this gateway; default http://PIX_LISTEN. Tokens are bound to it.",
+        "How the world reaches this gateway; default http://PIX_LISTEN, or https:// with PIX_TLS_CERT_FILE. Tokens are bound to it.",
+    ),
+    open(
+        "PIX_TLS_CERT_FILE",
+        None,
+        "File with the PEM certificate, and its chain, that clients are shown: with it PIX_LISTEN speaks https, and nothing else. Read again at SIGHUP.",
+    ),
+    open(
+        "PIX_TLS_KEY_FILE",
+        None,
+        "File with the unencrypted PEM key of PIX_TLS_CERT_FILE; each is required with the other. Read again at SIGHUP.",
     ),
     open(
         "PIX_PROVIDER_URL",
@@ -175,6 +186,52 @@ pub const SETTINGS: &[Setting] = &[
     open("PIX_RATE_TOKEN_PER_MINUTE", Some("20"), "Token requests a minute per client IP, 1 to 100000."),
     open("PIX_RATE_API_PER_MINUTE", Some("600"), "Other requests a minute per access token, 1 to 10000000."),
     open("PIX_RATE_API_BURST", Some("100"), "How many of those may come at once, 1 to 100000."),
+    open(
+        "PIX_RATE_KEY_PER_MINUTE",
+        None,
+        "Other requests a minute of all tokens of one key together, PIX_RATE_API_PER_MINUTE to 40000000; four times that by default. How many may come at once grows alike.",
+    ),
+    open(
+        "PIX_RATE_BUCKETS",
+        Some("100000"),
+        "How many addresses, tokens and keys, each, have a limit of their own at most, 1000 to 10000000; past that a newcomer goes on with that of an idle one.",
+    ),
+    secret(
+        "PIX_RATE_STORE",
+        "Where nodes count requests together: redis://:PASSWORD@HOST:6379/0, a server that speaks the protocol of Redis 5 or newer; without it each node counts its own.",
+    ),
+    open(
+        "PIX_RATE_STORE_TIMEOUT_MS",
+        Some("10"),
+        "Longest wait for an answer of it, 1 to 1000; without one the limits of this node hold.",
+    ),
+    open(
+        "PIX_REQUESTS_AT_ONCE",
+        Some("1024"),
+        "How many requests to v1 and v2 are worked on at once, 1 to 65536; one more is answered 503.",
+    ),
+    open(
+        "PIX_SIGN_INS_AT_ONCE",
+        Some("64"),
+        "How many requests to the token endpoint are worked on at once, 1 to 65536; one more is answered 503.",
+    ),
+    open(
+        "PIX_CONNECTIONS",
+        Some("8192"),
+        "How many connections there are at once, 16 to 1000000; one more is closed as it is made.",
+    ),
+    open(
+        "PIX_CONNECTIONS_PER_IP",
+        Some("256"),
+        "How many of them are of one client IP that is no trusted proxy, 1 to 1000000.",
+    ),
+    open("PIX_HEAD_DEADLINE_MS", Some("5000"), "Longest wait for a request's head, 100 to 60000."),
+    open("PIX_KEEP_ALIVE_MS", Some("15000"), "How long an idle connection is kept, 1000 to 300000."),
+    open(
+        "PIX_UNREAD_DEADLINE_MS",
+        Some("10000"),
+        "Longest wait for a client that leaves its answer unread, 1000 to 60000.",
+    ),
     open(
         "PIX_TRUSTED_PROXIES",
         Some(""),
@@ -315,6 +372,41 @@ pub struct ProviderSettings {
     pub tls: ClientTls,
 }
 
+/// The certificate that clients are shown.
+#[derive(Debug, Clone)]
+pub struct TlsFiles {
+    /// `PIX_TLS_CERT_FILE`
+    pub certificate: PathBuf,
+    /// `PIX_TLS_KEY_FILE`
+    pub key: PathBuf,
+}
+
+impl TlsFiles {
+    const CERTIFICATE: &str = "PIX_TLS_CERT_FILE";
+    const KEY: &str = "PIX_TLS_KEY_FILE";
+
+    /// What they hold now.
+    pub fn read(&self) -> Result<(String, SecretString), ConfigError> {
+        let certificates = read_file(Self::CERTIFICATE, &self.certificate)?;
+        Ok((certificates, read_file(Self::KEY, &self.key)?.into()))
+    }
+
+    /// Says of an error about what they hold where to look.
+    pub fn refused(&self, error: CertificateError) -> ConfigError {
+        let (env, path) = match error {
+            CertificateError::Certificate => (Self::CERTIFICATE, &self.certificate),
+            CertificateError::Key | CertificateError::Apart => (Self::KEY, &self.key),
+        };
+        ConfigError(format!("{env} is \"{}\", which can't be used: {error}", path.display()))
+    }
+}
+
+fn read_file(env: &str, path: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(path).map_err(|error| {
+        ConfigError(format!("{env} is \"{}\", which can't be read: {error}", path.display()))
+    })
+}
+
 /// How the workers work.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkerConfig {
@@ -341,11 +433,38 @@ pub struct PostbackSettings {
     pub deliverer: DelivererConfig,
 }
 
+/// How much may come at once, and where it is counted.
+#[derive(Debug, Clone)]
+pub struct OverloadSettings {
+    /// `PIX_RATE_KEY_PER_MINUTE`; `None` when it isn't said.
+    pub rate_key_per_minute: Option<u32>,
+    /// `PIX_RATE_BUCKETS`
+    pub rate_buckets: u32,
+    /// `PIX_RATE_STORE` and `PIX_RATE_STORE_TIMEOUT_MS`
+    pub rate_store: Option<RateStore>,
+    /// `PIX_REQUESTS_AT_ONCE`
+    pub requests_at_once: usize,
+    /// `PIX_SIGN_INS_AT_ONCE`
+    pub sign_ins_at_once: usize,
+    /// `PIX_CONNECTIONS`
+    pub connections: usize,
+    /// `PIX_CONNECTIONS_PER_IP`
+    pub connections_per_ip: usize,
+    /// `PIX_HEAD_DEADLINE_MS`
+    pub head_deadline: Duration,
+    /// `PIX_KEEP_ALIVE_MS`
+    pub keep_alive: Duration,
+    /// `PIX_UNREAD_DEADLINE_MS`
+    pub unread_deadline: Duration,
+}
+
 /// The whole configuration.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// `PIX_LISTEN`
     pub listen: SocketAddr,
+    /// `PIX_TLS_CERT_FILE` and `PIX_TLS_KEY_FILE`; `None` for plain HTTP.
+    pub tls: Option<TlsFiles>,
     /// `DATABASE_URL`
     pub database: Database,
     /// `PIX_MIGRATE_ON_START`
@@ -380,6 +499,8 @@ pub struct Config {
     pub rate_api_per_minute: u32,
     /// `PIX_RATE_API_BURST`
     pub rate_api_burst: u32,
+    /// The other `PIX_RATE_…`, and what else there may be at once.
+    pub overload: OverloadSettings,
     /// `PIX_TRUSTED_PROXIES`, as written.
     pub trusted_proxies: Vec<String>,
     /// `PIX_CORS_ALLOW_ORIGINS`
@@ -473,11 +594,8 @@ impl Source {
 
     /// What the file holds that a setting names.
     fn file(&self, env: &'static str) -> Result<Option<String>, ConfigError> {
-        let Some(path) = self.text(env) else { return Ok(None) };
-        match std::fs::read_to_string(&path) {
-            Ok(text) => Ok(Some(text)),
-            Err(error) => Err(ConfigError(format!("{env} is \"{path}\", which can't be read: {error}"))),
-        }
+        let path = self.text(env).map(PathBuf::from);
+        path.map(|path| read_file(env, &path)).transpose()
     }
 
     fn required(&self, env: &'static str) -> Result<String, ConfigError> {
@@ -526,12 +644,14 @@ impl Config {
     pub fn load(source: &Source) -> Result<Self, ConfigError> {
         let listen: SocketAddr = source.parsed("PIX_LISTEN", "an address and port such as 127.0.0.1:8080")?;
         let provider = provider(source)?;
+        let tls = tls(source)?;
         let public_url = match source.text("PIX_PUBLIC_URL") {
             Some(url) => checked_url("PIX_PUBLIC_URL", &url)?,
-            None => format!("http://{listen}"),
+            None => url_of(listen, tls.is_some()),
         };
         Ok(Self {
             listen,
+            tls,
             database: database(source)?,
             migrate_on_start: source.flag("PIX_MIGRATE_ON_START")?,
             postgres: postgres(source)?,
@@ -554,6 +674,7 @@ impl Config {
             rate_token_per_minute: source.number_u32("PIX_RATE_TOKEN_PER_MINUTE", 100_000)?,
             rate_api_per_minute: source.number_u32("PIX_RATE_API_PER_MINUTE", 10_000_000)?,
             rate_api_burst: source.number_u32("PIX_RATE_API_BURST", 100_000)?,
+            overload: overload(source)?,
             trusted_proxies: trusted_proxies(source)?,
             cors_allow_origins: source.list("PIX_CORS_ALLOW_ORIGINS"),
             body_deadline: source.millis("PIX_BODY_DEADLINE_MS", 100, 60_000)?,
@@ -602,12 +723,34 @@ impl Config {
         };
         let listener = pix_http::listen(self.listen).map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
-        if self.public_url == format!("http://{}", self.listen) {
-            self.public_url = format!("http://{address}");
+        if self.public_url == self.listen_url() {
+            self.listen = address;
+            self.public_url = self.listen_url();
         }
         self.listen = address;
         Ok((self, listener))
     }
+
+    /// The URL of what is listened on.
+    pub fn listen_url(&self) -> String {
+        url_of(self.listen, self.tls.is_some())
+    }
+}
+
+fn url_of(listen: SocketAddr, encrypted: bool) -> String {
+    let scheme = if encrypted { "https" } else { "http" };
+    format!("{scheme}://{listen}")
+}
+
+fn tls(source: &Source) -> Result<Option<TlsFiles>, ConfigError> {
+    let files = (source.text(TlsFiles::CERTIFICATE), source.text(TlsFiles::KEY));
+    let (Some(certificate), Some(key)) = files else {
+        // Says which of the two is lacking.
+        return Ok(pair_of_files(source, TlsFiles::CERTIFICATE, TlsFiles::KEY)?.and(None));
+    };
+    let files = TlsFiles { certificate: certificate.into(), key: key.into() };
+    files.read()?;
+    Ok(Some(files))
 }
 
 fn checked_url(env: &str, url: &str) -> Result<String, ConfigError> {
@@ -637,6 +780,35 @@ fn database(source: &Source) -> Result<Database, ConfigError> {
             "DATABASE_URL must be sqlite://PATH, such as sqlite:///var/lib/pix-gateway/pix.db, or postgres://USER:PASSWORD@HOST:5432/DATABASE".into(),
         )),
     }
+}
+
+fn overload(source: &Source) -> Result<OverloadSettings, ConfigError> {
+    const KEY: &str = "PIX_RATE_KEY_PER_MINUTE";
+    let key_per_minute = match source.text(KEY) {
+        Some(_) => {
+            let least = source.number("PIX_RATE_API_PER_MINUTE", 1, 10_000_000)?;
+            Some(u32::try_from(source.number(KEY, least, 40_000_000)?).unwrap_or(u32::MAX))
+        }
+        None => None,
+    };
+    let timeout = source.millis("PIX_RATE_STORE_TIMEOUT_MS", 1, 1_000)?;
+    // The error says nothing of the value, which may hold a password.
+    let store = source.text("PIX_RATE_STORE").map(|url| RateStore::new(&url, timeout)).transpose();
+    let count = |env, least, most| {
+        Ok::<_, ConfigError>(usize::try_from(source.number(env, least, most)?).unwrap_or(usize::MAX))
+    };
+    Ok(OverloadSettings {
+        rate_key_per_minute: key_per_minute,
+        rate_buckets: u32::try_from(source.number("PIX_RATE_BUCKETS", 1_000, 10_000_000)?).unwrap_or(1_000),
+        rate_store: store.map_err(|refused| ConfigError(format!("PIX_RATE_STORE {}", refused.problem)))?,
+        requests_at_once: count("PIX_REQUESTS_AT_ONCE", 1, 65_536)?,
+        sign_ins_at_once: count("PIX_SIGN_INS_AT_ONCE", 1, 65_536)?,
+        connections: count("PIX_CONNECTIONS", 16, 1_000_000)?,
+        connections_per_ip: count("PIX_CONNECTIONS_PER_IP", 1, 1_000_000)?,
+        head_deadline: source.millis("PIX_HEAD_DEADLINE_MS", 100, 60_000)?,
+        keep_alive: source.millis("PIX_KEEP_ALIVE_MS", 1_000, 300_000)?,
+        unread_deadline: source.millis("PIX_UNREAD_DEADLINE_MS", 1_000, 60_000)?,
+    })
 }
 
 fn postbacks(source: &Source) -> Result<PostbackSettings, ConfigError> {
@@ -841,6 +1013,17 @@ mod tests {
             ("PIX_PROVIDER_CALLBACK_SECRET", "short", "32 to 128"),
             ("PIX_TOKEN_TTL_S", "1e9", "whole number"),
             ("PIX_RATE_API_BURST", "0", "from 1"),
+            ("PIX_RATE_KEY_PER_MINUTE", "599", "from 600 to 40000000"),
+            ("PIX_RATE_BUCKETS", "999", "from 1000 to 10000000"),
+            ("PIX_RATE_STORE", "rediss://:hunter2@cache", "redis://:PASSWORD@HOST:6379/0"),
+            ("PIX_RATE_STORE_TIMEOUT_MS", "0", "from 1 to 1000"),
+            ("PIX_REQUESTS_AT_ONCE", "65537", "from 1 to 65536"),
+            ("PIX_SIGN_INS_AT_ONCE", "0", "from 1 to 65536"),
+            ("PIX_CONNECTIONS", "15", "from 16 to 1000000"),
+            ("PIX_CONNECTIONS_PER_IP", "0", "from 1 to 1000000"),
+            ("PIX_HEAD_DEADLINE_MS", "99", "from 100 to 60000"),
+            ("PIX_KEEP_ALIVE_MS", "15", "from 1000 to 300000"),
+            ("PIX_UNREAD_DEADLINE_MS", "60001", "from 1000 to 60000"),
             ("PIX_TRUSTED_PROXIES", "10.0.0.0/33", "10.0.0.0/8"),
             ("PIX_TRUSTED_PROXIES", "proxy", "10.0.0.0/8"),
             ("PIX_LOG_FORMAT", "xml", "text or json"),
@@ -892,6 +1075,24 @@ mod tests {
     }
 
     #[test]
+    fn a_certificate_of_our_own_makes_it_https() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let (cert, key) = (path("cert.pem"), path("key.pem"));
+        let both = [("PIX_TLS_CERT_FILE", cert.as_str()), ("PIX_TLS_KEY_FILE", key.as_str())];
+        let refused = |pairs: &[(&str, &str)]| load(pairs).unwrap_err().to_string();
+        assert!(refused(&both).contains("PIX_TLS_CERT_FILE is"), "there is no file");
+        std::fs::write(&cert, "certificate").unwrap();
+        assert!(refused(&both).contains("PIX_TLS_KEY_FILE is"), "there is no file");
+        std::fs::write(&key, "key").unwrap();
+        assert_eq!(load(&both).unwrap().public_url, "https://127.0.0.1:8080");
+        let one = refused(&both[..1]);
+        assert_eq!(one, "PIX_TLS_CERT_FILE is set, so PIX_TLS_KEY_FILE must be set too");
+        let other = refused(&both[1..]);
+        assert_eq!(other, "PIX_TLS_KEY_FILE is set, so PIX_TLS_CERT_FILE must be set too");
+    }
+
+    #[test]
     fn certificates_for_the_provider_are_read_in_pairs_and_for_https_alone() {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str| {
@@ -931,6 +1132,7 @@ mod tests {
             ("PIX_PROVIDER_URL", "https://bank.example"),
             ("PIX_PROVIDER_CLIENT_SECRET", "hunter2"),
             ("PIX_TOKEN_KEYS", "k4.local.hunter2"),
+            ("PIX_RATE_STORE", "redis://:hunter2@cache"),
         ]);
         let shown = format!("{:?}", config.unwrap());
         assert!(shown.contains("Postgres") && !shown.contains("hunter2"), "{shown}");

@@ -21,7 +21,7 @@ use pix_domain::time::Clock;
 use pix_domain::transactions::TransactionService;
 use pix_domain::transition::{Transition, TransitionStore};
 use pix_domain::withdrawals::service::WithdrawalService;
-use pix_http::{Bodies, HttpConfig, Services};
+use pix_http::{Bodies, HttpConfig, ServerCertificate, Services};
 use pix_notifications::{
     HttpSender, MasterKeys, PrivateAddresses, SenderConfig, SenderSetupError, Trust, UrlGuard, Waker,
 };
@@ -33,7 +33,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
-use crate::config::{Config, ProviderSettings};
+use crate::config::{Config, ConfigError, ProviderSettings, TlsFiles};
 use crate::journal::Journal;
 use crate::keyfile::{self, KeyFile};
 use crate::store::Store;
@@ -332,7 +332,18 @@ pub fn services(
 
 /// The settings of the HTTP interface.
 pub fn http_config(config: &Config, callback_secret: &str) -> anyhow::Result<HttpConfig> {
+    let overload = &config.overload;
     Ok(HttpConfig {
+        head_deadline: overload.head_deadline,
+        keep_alive: overload.keep_alive,
+        unread_deadline: overload.unread_deadline,
+        requests_at_once: overload.requests_at_once,
+        sign_ins_at_once: overload.sign_ins_at_once,
+        connections: overload.connections,
+        connections_per_client: overload.connections_per_ip,
+        rate_key_per_minute: overload.rate_key_per_minute,
+        rate_buckets: overload.rate_buckets,
+        rate_store: overload.rate_store.clone(),
         body_deadline: config.body_deadline,
         callbacks_per_second: config.callbacks_per_second,
         rate_token_per_minute: config.rate_token_per_minute,
@@ -347,6 +358,28 @@ pub fn http_config(config: &Config, callback_secret: &str) -> anyhow::Result<Htt
         shutdown_grace: config.shutdown_timeout,
         ..HttpConfig::new(config.public_url.clone(), callback_secret)
     })
+}
+
+/// Files besides connections of clients: databases, the provider, receivers of postbacks, logs.
+const OTHER_FILES: u64 = 2_048;
+
+/// Raises the limit of open files, of which each connection is one, as far as the system lets us. Many systems begin
+/// with 1024, which is fewer than the connections there may be.
+pub fn make_room_for(connections: usize) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let wanted = u64::try_from(connections).unwrap_or(u64::MAX).saturating_add(OTHER_FILES);
+    let limit = getrlimit(Resource::Nofile);
+    let Some(current) = limit.current.filter(|current| *current < wanted) else { return };
+    let raised = limit.maximum.map_or(wanted, |maximum| wanted.min(maximum));
+    let set = setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum: limit.maximum });
+    let open = if set.is_ok() { raised } else { current };
+    if open < wanted {
+        tracing::warn!(
+            open_files = open,
+            wanted,
+            "PIX_CONNECTIONS may not fit: raise the hard limit of open files (ulimit -Hn), or lower it"
+        );
+    }
 }
 
 /// Locks the database for one server. The lock lasts as long as the file that is returned.
@@ -371,6 +404,34 @@ pub fn lock(path: &Path) -> anyhow::Result<std::fs::File> {
     }
 }
 
+/// The certificate that clients are shown.
+pub fn certificate(files: &TlsFiles) -> Result<Arc<ServerCertificate>, ConfigError> {
+    let (certificates, key) = files.read()?;
+    ServerCertificate::from_pem(&certificates, key.expose_secret()).map_err(|error| files.refused(error))
+}
+
+/// Reads the certificate again whenever the process is told to (`SIGHUP`). One that can't be used is told of, and the one
+/// before is still shown.
+pub fn renew_at_hangup(
+    shown: Option<(TlsFiles, Arc<ServerCertificate>)>,
+) -> anyhow::Result<tokio::task::JoinHandle<()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut hangup = signal(SignalKind::hangup())?;
+    let renew = |(files, certificate): &(TlsFiles, Arc<ServerCertificate>)| -> Result<(), ConfigError> {
+        let (certificates, key) = files.read()?;
+        certificate.replace(&certificates, key.expose_secret()).map_err(|error| files.refused(error))
+    };
+    Ok(tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            match shown.as_ref().map(renew) {
+                None => tracing::info!("nothing is read again: PIX_TLS_CERT_FILE is not set"),
+                Some(Ok(())) => tracing::info!("the certificate was read again"),
+                Some(Err(error)) => tracing::error!(%error, "the certificate before is still shown"),
+            }
+        }
+    }))
+}
+
 /// Waits until the process is told to stop.
 pub async fn stop_signal() -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -388,6 +449,18 @@ mod tests {
     use pix_persistence::sqlite::{SqliteOptions, SqliteStore};
 
     use super::*;
+
+    #[test]
+    fn there_is_room_for_the_connections_there_may_be() {
+        use rustix::process::{Resource, getrlimit};
+        let before = getrlimit(Resource::Nofile);
+        let some = before.current.unwrap_or(0).min(4_096);
+        make_room_for(usize::try_from(some).unwrap());
+        let after = getrlimit(Resource::Nofile);
+        let wanted = (some + OTHER_FILES).min(before.maximum.unwrap_or(u64::MAX));
+        assert!(after.current.is_none_or(|current| current >= wanted), "{after:?}");
+        assert_eq!(after.maximum, before.maximum);
+    }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_database_is_bound_to_one_provider() {

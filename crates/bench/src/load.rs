@@ -1,12 +1,12 @@
 //! The load: keep-alive connections that send a request, read its answer and send the next one. As little work as can
 //! be, since it shares the machine with what it measures.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::measure::{Client, Turn};
 
@@ -18,6 +18,7 @@ pub type Next = Arc<dyn Fn() -> Option<Vec<u8>> + Send + Sync>;
 
 /// A connection.
 pub struct Connection {
+    source: IpAddr,
     address: SocketAddr,
     stream: TcpStream,
     buffer: Vec<u8>,
@@ -35,8 +36,13 @@ pub struct Answer {
 impl Connection {
     /// Connects.
     pub async fn open(address: SocketAddr, next: Next) -> anyhow::Result<Self> {
-        let stream = connect(address).await?;
-        Ok(Self { address, stream, buffer: Vec::with_capacity(4096), next })
+        Self::open_from(IpAddr::V4(Ipv4Addr::LOCALHOST), address, next).await
+    }
+
+    /// Connects, as a client with that address of loopback.
+    pub async fn open_from(source: IpAddr, address: SocketAddr, next: Next) -> anyhow::Result<Self> {
+        let stream = connect(source, address).await?;
+        Ok(Self { source, address, stream, buffer: Vec::with_capacity(4096), next })
     }
 
     /// So many connections that make the same requests.
@@ -66,7 +72,7 @@ impl Connection {
         let body = self.buffer.get(head..head + length).unwrap_or_default().to_vec();
         if last {
             // The server may end a connection in good order at any answer.
-            self.stream = connect(self.address).await?;
+            self.stream = connect(self.source, self.address).await?;
         }
         Ok(Answer { status, body })
     }
@@ -80,8 +86,11 @@ impl Connection {
     }
 }
 
-async fn connect(address: SocketAddr) -> anyhow::Result<TcpStream> {
-    let stream = TcpStream::connect(address).await?;
+/// Connects from an address of loopback.
+pub async fn connect(source: IpAddr, address: SocketAddr) -> anyhow::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::new(source, 0))?;
+    let stream = socket.connect(address).await?;
     stream.set_nodelay(true)?;
     Ok(stream)
 }

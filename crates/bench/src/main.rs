@@ -12,6 +12,7 @@
 //! | `store`, `pgbench` | the store against the database's own limit |
 //! | `http`, `load`, `serve`, `plain` | over HTTP: the load, the servers to compare with |
 //! | `program` | the gateway itself, with its simulated provider |
+//! | `door` | good traffic beside a flood of sign-ins and slow connections |
 //! | `sqlite` | the embedded store against a plain pool |
 //! | `growth`, `cost`, `peers` | more rows; memory, size and start; a published ledger |
 //! | `proc`, `report` | processor time and memory; the table |
@@ -24,6 +25,7 @@
 )]
 
 mod cost;
+mod door;
 mod growth;
 mod http;
 mod lab;
@@ -116,6 +118,7 @@ enum Part {
     Cala,
     Growth,
     Cost,
+    Door,
 }
 
 impl Part {
@@ -157,6 +160,7 @@ impl Bench {
             Part::Cala => peers::run(self),
             Part::Growth => growth::run(self),
             Part::Cost => cost::run(self),
+            Part::Door => door::run(self),
         }
     }
 }

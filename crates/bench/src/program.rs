@@ -91,8 +91,13 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Starts the release program on a database.
+    /// Starts the program on a database.
     pub fn start(bench: &Bench, database: &str) -> anyhow::Result<Self> {
+        Self::start_with(bench, database, &[])
+    }
+
+    /// The same with other settings, which win.
+    pub fn start_with(bench: &Bench, database: &str, others: &[(&str, &str)]) -> anyhow::Result<Self> {
         let program = bench.gateway.canonicalize().with_context(|| {
             format!("there is no {}: cargo build --release -p pix-gateway", bench.gateway.display())
         })?;
@@ -109,12 +114,13 @@ impl Gateway {
         let (token_keys, callback_secret) =
             (text(&secrets, "/PIX_TOKEN_KEYS")?, text(&secrets, "/PIX_PROVIDER_CALLBACK_SECRET")?);
         let postback_keys = text(&secrets, "/PIX_POSTBACK_KEYS")?;
-        let settings = [
+        let (listen, provider_url) = (address.to_string(), format!("http://{simulator}"));
+        let settings: [(&str, &str); 13] = [
             ("DATABASE_URL", database),
-            ("PIX_LISTEN", &address.to_string()),
+            ("PIX_LISTEN", &listen),
             ("PIX_ADMIN_LISTEN", "off"),
             ("PIX_CALLBACKS_PER_SECOND", "100000"),
-            ("PIX_PROVIDER_URL", &format!("http://{simulator}")),
+            ("PIX_PROVIDER_URL", &provider_url),
             ("PIX_PROVIDER_CLIENT_SECRET", PROVIDER_SECRET),
             ("PIX_PROVIDER_CALLBACK_SECRET", &callback_secret),
             ("PIX_TOKEN_KEYS", &token_keys),
@@ -123,9 +129,12 @@ impl Gateway {
             ("PIX_RATE_API_BURST", "100000"),
             ("PIX_RATE_TOKEN_PER_MINUTE", "10000"),
             ("PIX_LOG", "error"),
-        ]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .to_vec();
+        ];
+        let settings = settings
+            .iter()
+            .chain(others)
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect::<Vec<_>>();
         let (process, ready_after) = launch(&program, &settings, folder.path(), address)?;
         Ok(Self {
             process,
@@ -220,7 +229,7 @@ async fn ask(address: SocketAddr, request: &[u8]) -> anyhow::Result<Value> {
 }
 
 /// Requests with a number in their body, counted up.
-fn numbered(
+pub fn numbered(
     method: &'static str,
     path: String,
     headers: String,

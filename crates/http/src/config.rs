@@ -3,9 +3,13 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use secrecy::SecretString;
 use thiserror::Error;
+
+use crate::tls::ServerCertificate;
 
 /// The longest request body by default: 64 KiB.
 pub const DEFAULT_BODY_LIMIT_BYTES: usize = 64 * 1024;
@@ -33,6 +37,33 @@ pub const DEFAULT_RATE_API_PER_MINUTE: u32 = 600;
 
 /// How many of those may come at once.
 pub const DEFAULT_RATE_API_BURST: u32 = 100;
+
+/// How many times as much all tokens of one key may ask for together as one of them.
+pub const DEFAULT_RATE_KEY_FACTOR: u32 = 4;
+
+/// The most clients of a kind that have a bucket of their own.
+pub const DEFAULT_RATE_BUCKETS: u32 = 100_000;
+
+/// How long the store of shared limits may take for an answer.
+pub const DEFAULT_RATE_STORE_TIMEOUT: Duration = Duration::from_millis(10);
+
+/// Requests to v1 and v2 that are worked on at once.
+pub const DEFAULT_REQUESTS_AT_ONCE: usize = 1024;
+
+/// Requests to the token endpoint that are worked on at once.
+pub const DEFAULT_SIGN_INS_AT_ONCE: usize = 64;
+
+/// The most there may be of either: what a semaphore is sure to take.
+pub const MAX_AT_ONCE: usize = 65_536;
+
+/// Connections at once.
+pub const DEFAULT_CONNECTIONS: usize = 8192;
+
+/// Connections of one client at once.
+pub const DEFAULT_CONNECTIONS_PER_CLIENT: usize = 256;
+
+/// How long an answer may wait for its reader.
+pub const DEFAULT_UNREAD_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Callbacks of the provider a second, over all of them.
 pub const DEFAULT_CALLBACKS_PER_SECOND: u32 = 1_000;
@@ -75,8 +106,27 @@ pub struct HttpConfig {
     pub rate_api_per_minute: u32,
     /// How many of those may come at once. At least 1.
     pub rate_api_burst: u32,
+    /// Requests a minute of all tokens of one key; at least [`Self::rate_api_per_minute`], and
+    /// [`DEFAULT_RATE_KEY_FACTOR`] times that if `None`.
+    pub rate_key_per_minute: Option<u32>,
+    /// The most addresses, tokens and keys, each, that have a bucket of their own. At least 1.
+    pub rate_buckets: u32,
+    /// Where nodes keep their limits together; `None` for limits of this node's own.
+    pub rate_store: Option<RateStore>,
+    /// Requests to v1 and v2 that are worked on at once: 1 to [`MAX_AT_ONCE`]. One more is answered 503.
+    pub requests_at_once: usize,
+    /// The same of the token endpoint.
+    pub sign_ins_at_once: usize,
+    /// Connections at once, at least 1. One more is closed as it is made.
+    pub connections: usize,
+    /// Connections of one address (of one /64 in IPv6) that is no trusted proxy. At least 1.
+    pub connections_per_client: usize,
+    /// How long a peer may leave an answer unread. At least 1 ms.
+    pub unread_deadline: Duration,
     /// Peers whose `X-Forwarded-For` is believed. None by default.
     pub trusted_proxies: Vec<ProxyRange>,
+    /// What clients are shown over TLS; plain HTTP without it.
+    pub tls: Option<Arc<ServerCertificate>>,
     /// Origins whose pages may call (`https://app.example.com`). None by default, which switches CORS off.
     pub cors_allow_origins: Vec<String>,
 }
@@ -100,14 +150,30 @@ impl HttpConfig {
             rate_token_per_minute: DEFAULT_RATE_TOKEN_PER_MINUTE,
             rate_api_per_minute: DEFAULT_RATE_API_PER_MINUTE,
             rate_api_burst: DEFAULT_RATE_API_BURST,
+            rate_key_per_minute: None,
+            rate_buckets: DEFAULT_RATE_BUCKETS,
+            rate_store: None,
+            requests_at_once: DEFAULT_REQUESTS_AT_ONCE,
+            sign_ins_at_once: DEFAULT_SIGN_INS_AT_ONCE,
+            connections: DEFAULT_CONNECTIONS,
+            connections_per_client: DEFAULT_CONNECTIONS_PER_CLIENT,
+            unread_deadline: DEFAULT_UNREAD_DEADLINE,
             trusted_proxies: Vec::new(),
+            tls: None,
             cors_allow_origins: Vec::new(),
         }
+    }
+
+    /// Requests a minute of all tokens of one key.
+    pub(crate) fn rate_key_per_minute(&self) -> u32 {
+        self.rate_key_per_minute
+            .unwrap_or_else(|| self.rate_api_per_minute.saturating_mul(DEFAULT_RATE_KEY_FACTOR))
     }
 
     /// Whether every setting is within its bounds.
     pub fn check(&self) -> Result<(), ConfigError> {
         let secret = &self.callback_secret;
+        let at_once = |count| (1..=MAX_AT_ONCE).contains(&count);
         let word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
         let checks = [
             (self.workers == Some(0), "workers", "must be at least 1"),
@@ -120,6 +186,17 @@ impl HttpConfig {
             (self.rate_token_per_minute == 0, "rate_token_per_minute", "must be at least 1"),
             (self.rate_api_per_minute == 0, "rate_api_per_minute", "must be at least 1"),
             (self.rate_api_burst == 0, "rate_api_burst", "must be at least 1"),
+            (
+                self.rate_key_per_minute() < self.rate_api_per_minute,
+                "rate_key_per_minute",
+                "must be at least rate_api_per_minute",
+            ),
+            (self.rate_buckets == 0, "rate_buckets", "must be at least 1"),
+            (!at_once(self.requests_at_once), "requests_at_once", "must be from 1 to 65536"),
+            (!at_once(self.sign_ins_at_once), "sign_ins_at_once", "must be from 1 to 65536"),
+            (self.connections == 0, "connections", "must be at least 1"),
+            (self.connections_per_client == 0, "connections_per_client", "must be at least 1"),
+            (self.unread_deadline.as_millis() == 0, "unread_deadline", "must be at least 1 ms"),
             (
                 secret.len() < MIN_CALLBACK_SECRET_CHARS || !secret.bytes().all(word),
                 "callback_secret",
@@ -147,9 +224,33 @@ impl fmt::Debug for HttpConfig {
             .field("rate_token_per_minute", &self.rate_token_per_minute)
             .field("rate_api_per_minute", &self.rate_api_per_minute)
             .field("rate_api_burst", &self.rate_api_burst)
+            .field("rate_store", &self.rate_store)
+            .field("requests_at_once", &self.requests_at_once)
+            .field("connections", &self.connections)
             .field("trusted_proxies", &self.trusted_proxies)
             .field("cors_allow_origins", &self.cors_allow_origins)
             .finish_non_exhaustive()
+    }
+}
+
+/// Where nodes keep their rate limits together: a server that speaks the protocol of Redis, and runs Lua.
+#[derive(Debug, Clone)]
+pub struct RateStore {
+    /// Holds the password.
+    pub(crate) url: SecretString,
+    /// The longest wait for an answer; then this node's own limits hold.
+    pub(crate) timeout: Duration,
+}
+
+impl RateStore {
+    /// Says nothing of the URL, which may hold a password.
+    pub(crate) const REFUSED: ConfigError =
+        ConfigError { field: "rate_store", problem: "must be redis://:PASSWORD@HOST:6379/0" };
+
+    /// The store at `url`: `redis://[USER][:PASSWORD]@HOST[:PORT][/DATABASE]`. `timeout` is more than zero.
+    pub fn new(url: &str, timeout: Duration) -> Result<Self, ConfigError> {
+        let plain = url.starts_with("redis://") && redis::Client::open(url).is_ok();
+        if plain && !timeout.is_zero() { Ok(Self { url: url.into(), timeout }) } else { Err(Self::REFUSED) }
     }
 }
 
@@ -231,6 +332,10 @@ mod tests {
             (HttpConfig { rate_api_burst: 0, ..config() }, "rate_api_burst"),
             (HttpConfig { body_limit_bytes: MAX_BODY_LIMIT_BYTES + 1, ..config() }, "body_limit_bytes"),
             (HttpConfig { realm: "a\"b".into(), ..config() }, "realm"),
+            (HttpConfig { rate_key_per_minute: Some(599), ..config() }, "rate_key_per_minute"),
+            (HttpConfig { requests_at_once: MAX_AT_ONCE + 1, ..config() }, "requests_at_once"),
+            (HttpConfig { connections_per_client: 0, ..config() }, "connections_per_client"),
+            (HttpConfig { unread_deadline: Duration::from_micros(999), ..config() }, "unread_deadline"),
         ] {
             assert_eq!(config.check().unwrap_err().field, field);
         }
@@ -239,6 +344,29 @@ mod tests {
     #[test]
     fn debug_never_shows_the_callback_secret() {
         assert!(!format!("{:?}", config()).contains("0123456789abcdef"));
+    }
+
+    #[test]
+    fn the_store_of_shared_limits_is_named_by_a_url_whose_password_is_never_shown() {
+        let store = |url: &str| RateStore::new(url, Duration::from_millis(10));
+        for url in
+            ["redis://127.0.0.1", "redis://:hunter2@[::1]:6380/3", "redis://pix:hunter2@cache.internal"]
+        {
+            let config = HttpConfig { rate_store: Some(store(url).unwrap()), ..config() };
+            assert!(!format!("{config:?}").contains("hunter2"));
+        }
+        for url in [
+            "",
+            "hunter2",
+            "rediss://:hunter2@a",
+            "redis+unix:///hunter2",
+            "redis://:hunter2@a:x",
+            "redis://a/b",
+        ] {
+            let refused = store(url).unwrap_err();
+            assert_eq!(refused.field, "rate_store", "{url}");
+            assert!(!refused.to_string().contains("hunter2"));
+        }
     }
 
     #[test]

@@ -9,7 +9,6 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use actix_governor::GovernorResult;
 use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::dev::{Payload, ServiceRequest, ServiceResponse};
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -20,7 +19,7 @@ use actix_web::{Error, HttpMessage, HttpResponse, ResponseError, web};
 use tracing::Instrument;
 
 use crate::error::{ApiError, Generation};
-use crate::limits::Policy;
+use crate::limits;
 use crate::state::State;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -40,6 +39,19 @@ const CORS_METHODS: &str = "GET, POST";
 const CORS_REQUEST_HEADERS: &str = "Authorization, Content-Type, Idempotency-Key, X-Request-Id";
 const CORS_ANSWER_HEADERS: &str =
     "X-Request-Id, Location, Link, Retry-After, Idempotency-Replayed, RateLimit, RateLimit-Policy";
+
+/// What every answer has: OWASP REST Security Cheat Sheet, "Security Headers". Answers are data for programs; a browser
+/// that shows one must not guess what it is, run it, frame it or keep it.
+const SECURITY_HEADERS: [(HeaderName, &str); 5] = [
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::CACHE_CONTROL, "no-store"),
+    (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "no-referrer"),
+];
+
+/// What answers have beside those when the public URL is https: a year of nothing else (RFC 6797).
+const ONLY_TLS: &str = "max-age=31536000";
 
 /// The body of a request, for whoever reads it.
 #[derive(Clone)]
@@ -101,8 +113,12 @@ pub(crate) async fn edge(
     }
     let headers = answer.headers_mut();
     insert(headers, REQUEST_ID, &request_id);
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    for (name, value) in SECURITY_HEADERS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    if state.config.public_url.starts_with("https://") {
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static(ONLY_TLS));
+    }
     if let Some(origin) = origin {
         allow_origin(headers, origin, preflight);
     }
@@ -150,7 +166,9 @@ fn with_error_form(
     let status = answer.status();
     let ours = answer.response().extensions().get::<ApiError>().cloned();
     let failure = ours.or_else(|| answer.response().error().map(|_foreign| ApiError::foreign(status)));
-    let rate = rate_limit(&answer, failure.as_ref());
+    let wait = failure.as_ref().filter(|_| status == StatusCode::TOO_MANY_REQUESTS);
+    let wait = wait.and_then(ApiError::retry_after_seconds);
+    let rate = limits::told(&answer.request().extensions(), wait).map(|told| told.fields());
     let mut answer = match failure {
         Some(failure) => {
             let (request, _) = answer.into_parts();
@@ -166,18 +184,6 @@ fn with_error_form(
         insert(headers, RATE_LIMIT, &rate);
     }
     answer
-}
-
-fn rate_limit(answer: &ServiceResponse<BoxBody>, failure: Option<&ApiError>) -> Option<(String, String)> {
-    let extensions = answer.request().extensions();
-    let policy = extensions.get::<Policy>()?;
-    let limited = failure.filter(|_| answer.status() == StatusCode::TOO_MANY_REQUESTS);
-    let rate = match (limited, extensions.get::<GovernorResult<ApiError>>()) {
-        (Some(failure), _) => policy.exhausted(failure.retry_after_seconds().unwrap_or(1)),
-        (None, Some(GovernorResult::Ok { remaining: Some(remaining), .. })) => policy.state(*remaining),
-        _ => return None,
-    };
-    Some((policy.policy(), rate))
 }
 
 fn allowed_origin(headers: &HeaderMap, allowed: &[String]) -> Option<HeaderValue> {

@@ -64,8 +64,8 @@ impl Call {
             }
             Err(error) => {
                 if let AuthError::Token(_) = error {
-                    // Whoever makes up tokens has a fresh bucket for each; so these count for the address.
-                    self.state.limits.count_refused(self.client())?;
+                    // Tokens of a revoked key would each have a bucket of their own; so these count for the address.
+                    self.state.limits.count_refused(&self.http, self.client())?;
                 }
                 Err(error.into())
             }

@@ -9,6 +9,7 @@
 //! | `server` | the routes, and binding them to a socket |
 //! | `edge` | what every request and answer passes: request id, log line, security headers, CORS, the error form |
 //! | `limits` | rate limits |
+//! | `overload`, `connections` | how many requests and connections there may be at once |
 //! | `extract`, `body`, `fields`, `requests` | from bytes to a command |
 //! | `json`, `words`, `time`, `error` | from a record or an error to bytes |
 //! | `postbacks` | from an event to the body of its postback |
@@ -17,6 +18,7 @@
 mod body;
 mod callbacks;
 mod config;
+mod connections;
 mod edge;
 mod error;
 mod extract;
@@ -24,11 +26,13 @@ mod fields;
 mod health;
 mod json;
 mod limits;
+mod overload;
 mod postbacks;
 mod requests;
 mod server;
 mod state;
 mod time;
+mod tls;
 mod token;
 mod trials;
 mod v1;
@@ -36,10 +40,14 @@ mod v2;
 mod words;
 
 pub use config::{
-    ConfigError, DEFAULT_BODY_DEADLINE, DEFAULT_BODY_LIMIT_BYTES, DEFAULT_HEAD_DEADLINE, DEFAULT_KEEP_ALIVE,
-    DEFAULT_RATE_API_BURST, DEFAULT_RATE_API_PER_MINUTE, DEFAULT_RATE_TOKEN_PER_MINUTE, DEFAULT_REALM,
-    DEFAULT_SHUTDOWN_GRACE, HttpConfig, MAX_BODY_LIMIT_BYTES, MIN_CALLBACK_SECRET_CHARS, ProxyRange,
+    ConfigError, DEFAULT_BODY_DEADLINE, DEFAULT_BODY_LIMIT_BYTES, DEFAULT_CONNECTIONS,
+    DEFAULT_CONNECTIONS_PER_CLIENT, DEFAULT_HEAD_DEADLINE, DEFAULT_KEEP_ALIVE, DEFAULT_RATE_API_BURST,
+    DEFAULT_RATE_API_PER_MINUTE, DEFAULT_RATE_BUCKETS, DEFAULT_RATE_KEY_FACTOR, DEFAULT_RATE_STORE_TIMEOUT,
+    DEFAULT_RATE_TOKEN_PER_MINUTE, DEFAULT_REALM, DEFAULT_REQUESTS_AT_ONCE, DEFAULT_SHUTDOWN_GRACE,
+    DEFAULT_SIGN_INS_AT_ONCE, DEFAULT_UNREAD_DEADLINE, HttpConfig, MAX_AT_ONCE, MAX_BODY_LIMIT_BYTES,
+    MIN_CALLBACK_SECRET_CHARS, ProxyRange, RateStore,
 };
 pub use postbacks::Bodies;
 pub use server::{listen, serve};
 pub use state::Services;
+pub use tls::{CertificateError, ServerCertificate};

@@ -2,20 +2,22 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 
 use actix_governor::Governor;
 use actix_web::body::BoxBody;
-use actix_web::dev::{Server, ServiceFactory, ServiceRequest, ServiceResponse};
+use actix_web::dev::{HttpServiceFactory, Server, ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::http::Method;
 use actix_web::http::header::ALLOW;
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, Resource, Route, guard, middleware, web};
 use tokio::net::TcpSocket;
 
 use crate::config::HttpConfig;
+use crate::connections::Connections;
 use crate::error::ApiError;
 use crate::extract::Answer;
 use crate::state::{Services, State};
-use crate::{callbacks, edge, health, token, v1, v2};
+use crate::{callbacks, edge, health, limits, overload, token, v1, v2};
 
 /// How many seconds one more than a stop's grace are at the least.
 const MIN_SHUTDOWN_SECONDS: u64 = 1;
@@ -36,19 +38,27 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)?.into_std()
 }
 
+/// How many connections a thread takes beyond those there may be. Past its own limit it would let them wait unseen,
+/// where [`Connections`] closes them.
+const BEING_CLOSED: usize = 256;
+
 /// The service on what [`listen`] gave. The server runs while it is polled, on threads of its own; [`Server::handle`]
 /// stops it. It leaves signals alone.
 ///
 /// Buckets of the rate limits are pruned by a task on the runtime of `services`, which ends with the server.
 pub async fn serve(config: HttpConfig, listener: TcpListener, services: Services) -> io::Result<Server> {
     let runtime = services.runtime.clone();
-    let state =
-        State::new(config, services).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    let state = State::new(config, services)
+        .await
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
     let pruning = state.limits.prune();
     let state = web::Data::new(state);
     let config = state.config.clone();
 
+    let connections = Arc::new(Connections::new(&config));
     let mut server = HttpServer::new(move || app(state.clone()))
+        .on_connect(move |connection, held| connections.admit(connection, held))
+        .max_connections(config.connections.saturating_add(BEING_CLOSED))
         .client_request_timeout(config.head_deadline)
         .keep_alive(config.keep_alive)
         .shutdown_timeout(config.shutdown_grace.as_secs().max(MIN_SHUTDOWN_SECONDS))
@@ -56,7 +66,13 @@ pub async fn serve(config: HttpConfig, listener: TcpListener, services: Services
     if let Some(workers) = config.workers {
         server = server.workers(workers);
     }
-    let server = server.listen(listener)?;
+    let server = match &config.tls {
+        None => server.listen(listener)?,
+        Some(certificate) => {
+            let tls = certificate.server_config().map_err(io::Error::other)?;
+            server.listen_rustls_0_23(listener, tls)?
+        }
+    };
     runtime.spawn(pruning);
     Ok(server.run())
 }
@@ -77,67 +93,80 @@ fn app(
     let v1_limit = Governor::new(&state.limits.api);
     App::new()
         .app_data(state)
-        .service(post("/v2/oauth/token", web::post().to(token::issue)).wrap(token_limit))
         .service(
-            web::scope("/v2")
-                .service(post("/pix/qrcode", web::post().to(v2::qrcode::create)))
-                .service(post("/pix/payment", web::post().to(v2::payment::create)))
-                .service(post("/pix/refund", web::post().to(v2::refund::create)))
-                .service(post("/consult-transaction", web::post().to(v2::consult::consult)))
-                .service(post("/balance", web::post().to(v2::balance::show)))
+            web::scope("/v2/oauth/token")
+                .service(
+                    post("", web::post().to(token::issue))
+                        .wrap(middleware::from_fn(overload::sign_in))
+                        .wrap(middleware::from_fn(limits::charge)),
+                )
                 .default_service(web::to(not_found))
-                .wrap(api_limit),
+                .wrap(token_limit),
         )
-        .service(
-            web::scope("/api/v1")
-                .service(
-                    resource("/charges", "GET, HEAD, POST")
-                        .route(web::post().to(v1::charges::create))
-                        .route(read().to(v1::charges::list)),
-                )
-                .service(get("/charges/{charge}", read().to(v1::charges::show)))
-                .service(
-                    resource("/charges/{charge}/refunds", "GET, HEAD, POST")
-                        .route(web::post().to(v1::refunds::create))
-                        .route(read().to(v1::refunds::list)),
-                )
-                .service(get("/refunds/{refund}", read().to(v1::refunds::show)))
-                .service(get("/refunds/{refund}/evidence", read().to(v1::evidence::of_refund)))
-                .service(
-                    resource("/withdrawals", "GET, HEAD, POST")
-                        .route(web::post().to(v1::withdrawals::create))
-                        .route(read().to(v1::withdrawals::list)),
-                )
-                .service(get("/withdrawals/{withdrawal}", read().to(v1::withdrawals::show)))
-                .service(get("/withdrawals/{withdrawal}/evidence", read().to(v1::evidence::of_withdrawal)))
-                .service(post("/transactions/consult", web::post().to(v1::consult::consult)))
-                .service(get("/balance", read().to(v1::balance::show)))
-                .service(get("/events", read().to(v1::events::list)))
-                .service(get("/events/{event}", read().to(v1::events::show)))
-                .service(get("/events/{event}/deliveries", read().to(v1::events::deliveries)))
-                .service(post("/events/{event}/redeliver", web::post().to(v1::events::redeliver)))
-                .service(post("/deliveries/replay", web::post().to(v1::postbacks::replay)))
-                .service(post("/postbacks/test", web::post().to(v1::postbacks::try_out)))
-                .service(get("/postbacks/endpoints", read().to(v1::postbacks::endpoints)))
-                .service(post(
-                    "/postbacks/endpoints/{endpoint}/enable",
-                    web::post().to(v1::postbacks::enable),
-                ))
-                .default_service(web::to(not_found))
-                .wrap(v1_limit),
-        )
+        .service(web::scope("/v2").service(v2_routes()).wrap(api_limit))
+        .service(web::scope("/api/v1").service(v1_routes()).wrap(v1_limit))
         // Another method is answered like an unknown path: nobody is to learn where the secret goes.
         .service(
             web::resource("/callbacks/{secret}")
                 .route(web::post().to(callbacks::receive))
                 .default_service(web::to(not_found)),
         )
-        .service(get("/health/live", read().to(health::live)))
-        .service(get("/health/ready", read().to(health::ready)))
+        .service(get("/health/live", read().to(health::live)).wrap(middleware::from_fn(overload::health)))
+        .service(get("/health/ready", read().to(health::ready)).wrap(middleware::from_fn(overload::health)))
         .default_service(web::to(not_found))
         .wrap(middleware::from_fn(edge::edge))
         // Base URLs are configured with a slash at the end, and joined to paths that begin with one.
         .wrap(middleware::NormalizePath::trim())
+}
+
+/// Inside of actix-governor, which takes a scope as it is and nothing that is wrapped: what wraps last is passed first.
+fn v2_routes() -> impl HttpServiceFactory {
+    web::scope("")
+        .service(post("/pix/qrcode", web::post().to(v2::qrcode::create)))
+        .service(post("/pix/payment", web::post().to(v2::payment::create)))
+        .service(post("/pix/refund", web::post().to(v2::refund::create)))
+        .service(post("/consult-transaction", web::post().to(v2::consult::consult)))
+        .service(post("/balance", web::post().to(v2::balance::show)))
+        .default_service(web::to(not_found))
+        .wrap(middleware::from_fn(overload::api))
+        .wrap(middleware::from_fn(limits::charge))
+}
+
+fn v1_routes() -> impl HttpServiceFactory {
+    web::scope("")
+        .service(
+            resource("/charges", "GET, HEAD, POST")
+                .route(web::post().to(v1::charges::create))
+                .route(read().to(v1::charges::list)),
+        )
+        .service(get("/charges/{charge}", read().to(v1::charges::show)))
+        .service(
+            resource("/charges/{charge}/refunds", "GET, HEAD, POST")
+                .route(web::post().to(v1::refunds::create))
+                .route(read().to(v1::refunds::list)),
+        )
+        .service(get("/refunds/{refund}", read().to(v1::refunds::show)))
+        .service(get("/refunds/{refund}/evidence", read().to(v1::evidence::of_refund)))
+        .service(
+            resource("/withdrawals", "GET, HEAD, POST")
+                .route(web::post().to(v1::withdrawals::create))
+                .route(read().to(v1::withdrawals::list)),
+        )
+        .service(get("/withdrawals/{withdrawal}", read().to(v1::withdrawals::show)))
+        .service(get("/withdrawals/{withdrawal}/evidence", read().to(v1::evidence::of_withdrawal)))
+        .service(post("/transactions/consult", web::post().to(v1::consult::consult)))
+        .service(get("/balance", read().to(v1::balance::show)))
+        .service(get("/events", read().to(v1::events::list)))
+        .service(get("/events/{event}", read().to(v1::events::show)))
+        .service(get("/events/{event}/deliveries", read().to(v1::events::deliveries)))
+        .service(post("/events/{event}/redeliver", web::post().to(v1::events::redeliver)))
+        .service(post("/deliveries/replay", web::post().to(v1::postbacks::replay)))
+        .service(post("/postbacks/test", web::post().to(v1::postbacks::try_out)))
+        .service(get("/postbacks/endpoints", read().to(v1::postbacks::endpoints)))
+        .service(post("/postbacks/endpoints/{endpoint}/enable", web::post().to(v1::postbacks::enable)))
+        .default_service(web::to(not_found))
+        .wrap(middleware::from_fn(overload::api))
+        .wrap(middleware::from_fn(limits::charge))
 }
 
 /// GET and HEAD.

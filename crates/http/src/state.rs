@@ -19,7 +19,8 @@ use tracing::Instrument;
 use crate::callbacks::Door;
 use crate::config::{ConfigError, HttpConfig};
 use crate::error::ApiError;
-use crate::limits::Limits;
+use crate::limits::{Limits, Shared};
+use crate::overload::{self, Places};
 use crate::trials::Trials;
 
 /// The use cases behind the interface.
@@ -54,24 +55,36 @@ pub(crate) struct State {
     pub(crate) config: HttpConfig,
     pub(crate) services: Services,
     pub(crate) limits: Limits,
+    pub(crate) places: Places,
     pub(crate) callbacks: Door,
     pub(crate) trials: Trials,
 }
 
 impl State {
-    pub(crate) fn new(config: HttpConfig, services: Services) -> Result<Self, ConfigError> {
+    pub(crate) async fn new(config: HttpConfig, services: Services) -> Result<Self, ConfigError> {
         config.check()?;
-        let limits = Limits::new(&config)?;
+        let shared = match &config.rate_store {
+            Some(store) => Some(Shared::start(store, &services.runtime).await?),
+            None => None,
+        };
+        let limits = Limits::new(&config, &services.authenticator, shared)?;
+        let places = Places::new(&config);
         let per_second = NonZeroU32::new(config.callbacks_per_second).unwrap_or(NonZeroU32::MIN);
-        Ok(Self { config, services, limits, callbacks: Door::new(per_second), trials: Trials::default() })
+        let callbacks = Door::new(per_second);
+        Ok(Self { config, services, limits, places, callbacks, trials: Trials::default() })
     }
 
     /// Runs `work` in a task of its own and waits for it. A connection that is reset drops the future of its request,
-    /// and with it whatever that was doing; the task goes on.
+    /// and with it whatever that was doing; the task goes on, in the place of that request.
     pub(crate) async fn spawn<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, ApiError> {
+        let place = overload::place();
+        let work = async move {
+            let _place = place;
+            work.await
+        };
         let task = self.services.runtime.spawn(work.instrument(tracing::Span::current()));
         task.await.map_err(|error| {
             tracing::error!(panicked = error.is_panic(), "a command did not come to its end");

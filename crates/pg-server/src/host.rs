@@ -9,7 +9,7 @@ use tempfile::{Builder, TempDir};
 
 use crate::error::{PgServerError, io};
 
-/// Overrides where the programs of `PostgreSQL` (and `PgBouncer`) are looked for.
+/// Overrides where the programs of `PostgreSQL` are looked for, and the others first.
 const BIN_VARIABLE: &str = "PIX_TEST_PG_BIN";
 /// Where Debian keeps a folder for each version.
 const VERSIONS: &str = "/usr/lib/postgresql";
@@ -40,12 +40,21 @@ pub(crate) fn postgres_bin() -> Result<PathBuf, PgServerError> {
 
 /// The pooler's program.
 pub(crate) fn pgbouncer() -> Result<PathBuf, PgServerError> {
+    program("pgbouncer", "pgbouncer")
+}
+
+/// A program of Redis.
+pub(crate) fn redis(name: &'static str) -> Result<PathBuf, PgServerError> {
+    program(name, "redis-server")
+}
+
+fn program(name: &'static str, package: &'static str) -> Result<PathBuf, PgServerError> {
     let named = env::var_os(BIN_VARIABLE).map(PathBuf::from);
     let usual = ["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from);
     let mut folders = named.into_iter().chain(path()).chain(usual);
     folders
-        .find_map(|folder| Some(folder.join("pgbouncer")).filter(|program| program.is_file()))
-        .ok_or_else(|| PgServerError::MissingProgram { program: "pgbouncer".into(), package: "pgbouncer" })
+        .find_map(|folder| Some(folder.join(name)).filter(|program| program.is_file()))
+        .ok_or_else(|| PgServerError::MissingProgram { program: name.into(), package })
 }
 
 /// Whom to run a server as when we are root.

@@ -17,13 +17,15 @@
 //!
 //! - [`PgServer`]: a server, its databases, its death and its standbys. [`shared`] is one server a process.
 //! - [`PgBouncer`]: a pooler before a server.
+//! - [`RedisServer`]: a store for the limits that nodes share.
 //! - [`CutProxy`]: a line to a server that can be cut at a chosen statement, hang, or refuse.
 //!
 //! # What it needs
 //!
 //! Linux (`/proc`, `sh`, `find`), and the programs of `PostgreSQL` 15 or newer: those in the folder that the variable
 //! `PIX_TEST_PG_BIN` names, else the newest in `/usr/lib/postgresql/*/bin`, else those on the `PATH`. They refuse to
-//! run as root; under root they run as the user `postgres`, or else `nobody`.
+//! run as root; under root they run as the user `postgres`, or else `nobody`. `pgbouncer` and `redis-server` are looked
+//! for in that folder too, and on the `PATH`.
 //!
 //! # Nothing is left behind
 //!
@@ -37,6 +39,7 @@ mod error;
 mod host;
 mod port;
 mod process;
+mod redis;
 mod server;
 mod watchdog;
 
@@ -44,4 +47,5 @@ pub use bouncer::{PgBouncer, PoolMode};
 pub use cut_proxy::{Cut, CutPoint, CutProxy, CutSide};
 pub use error::PgServerError;
 pub use port::Port;
+pub use redis::RedisServer;
 pub use server::{Options, PgServer, StopMode, fresh_name, shared};

@@ -41,7 +41,8 @@ async fn walk(config: &Config, folder: &std::path::Path) -> anyhow::Result<()> {
     config.listen = "127.0.0.1:0".parse()?;
     config.simulator_listen = "127.0.0.1:0".parse()?;
     config.admin_listen = None;
-    config.public_url = format!("http://{}", config.listen);
+    config.tls = None;
+    config.public_url = config.listen_url();
     let (config, listener) = config.listening()?;
     let running = start(&config, listener, &cli::Serve { demo: false, provider_changed: false }).await?;
     let walked = Walk::begin(&config, &running).await;

@@ -8,6 +8,7 @@ use pix_notifications::Deliverer;
 use pix_settlement::ClientTls;
 use pix_simulator::{Simulator, SimulatorConfig};
 use secrecy::SecretString;
+use tokio::task::JoinHandle;
 
 use super::{integrator, key};
 use crate::admin::Admin;
@@ -30,16 +31,18 @@ pub struct Running {
     /// The provider that was started in-process, if one was.
     pub simulator: Option<Simulator>,
     server: actix_web::dev::ServerHandle,
-    task: tokio::task::JoinHandle<std::io::Result<()>>,
+    task: JoinHandle<std::io::Result<()>>,
     worker: Worker,
     deliverer: Deliverer,
     admin: Option<Admin>,
+    renewing: JoinHandle<()>,
     _lock: Option<std::fs::File>,
 }
 
 /// Runs the subcommand.
 pub async fn run(config: Config, arguments: cli::Serve) -> anyhow::Result<ExitCode> {
     gateway::init_logging(&config)?;
+    gateway::make_room_for(config.overload.connections);
     let (config, listener) = config.listening()?;
     let running = start(&config, listener, &arguments).await?;
     println!("pix-gateway is listening on {}", running.url);
@@ -79,7 +82,7 @@ pub async fn start(
     };
     // The simulated provider, being on this machine, calls back on the address that is listened on.
     let callback_url = match simulator {
-        Some(_) => format!("http://{}", config.listen),
+        Some(_) => config.listen_url(),
         None => config.public_url.clone(),
     };
     let provider = gateway::provider_config(config, &settings, &callback_url, &keys.callback_secret);
@@ -89,11 +92,13 @@ pub async fn start(
     let deliverer = Deliverer::start(Relay::new(postbacks.clone()), config.postbacks.deliverer);
     let ports = gateway::waking(gateway::ports(config, &store, provider)?, deliverer.waker());
     let services = gateway::services(config, &store, &ports, postbacks, &keys)?;
-    let http = gateway::http_config(config, &keys.callback_secret)?;
+    let mut http = gateway::http_config(config, &keys.callback_secret)?;
+    http.tls = config.tls.as_ref().map(gateway::certificate).transpose()?;
+    let renewing = gateway::renew_at_hangup(config.tls.clone().zip(http.tls.clone()))?;
     let server = pix_http::serve(http, listener, services).await?;
     let handle = server.handle();
     Ok(Running {
-        url: format!("http://{}", config.listen),
+        url: config.listen_url(),
         store,
         simulator,
         server: handle,
@@ -101,6 +106,7 @@ pub async fn start(
         worker: Worker::start(ports, config.worker),
         deliverer,
         admin,
+        renewing,
         _lock: lock,
     })
 }
@@ -125,6 +131,7 @@ async fn start_simulator(config: &Config) -> anyhow::Result<(ProviderSettings, S
 impl Running {
     /// Finishes what is running, and ends.
     pub async fn stop(self) {
+        self.renewing.abort();
         self.server.stop(true).await;
         let _ = self.task.await;
         self.worker.stop().await;

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{BASE, Gateway, Request};
+use crate::support::{BASE, CALLBACK_SECRET, Gateway, Request};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unknown_path_is_json_in_the_form_of_its_generation() {
@@ -70,9 +70,12 @@ async fn head_is_get_without_a_body() {
 async fn every_answer_has_a_request_id_and_the_security_headers() {
     let gateway = Gateway::start().await;
     let tenant = gateway.tenant(0).await;
+    let callback = format!("/callbacks/{CALLBACK_SECRET}");
     for (request, status) in [
         (Request::new("GET", "/health/live"), 200),
         (Request::new("GET", "/api/v1/balance").token(&tenant), 200),
+        (Request::post("/v2/oauth/token", "{}"), 401),
+        (Request::post(&callback, "{}"), 200),
         (Request::post("/v2/balance", ""), 401),
         (Request::new("GET", "/nothing"), 404),
         (Request::new("GET", "/v2/balance"), 405),
@@ -82,12 +85,28 @@ async fn every_answer_has_a_request_id_and_the_security_headers() {
         assert_eq!(answer.header("x-request-id"), Some("order-7!"));
         assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
         assert_eq!(answer.header("cache-control"), Some("no-store"));
+        assert_eq!(
+            answer.header("content-security-policy"),
+            Some("default-src 'none'; frame-ancestors 'none'")
+        );
+        assert_eq!(answer.header("x-frame-options"), Some("DENY"));
+        assert_eq!(answer.header("referrer-policy"), Some("no-referrer"));
+        assert_eq!(answer.header("strict-transport-security"), Some("max-age=31536000"));
         assert_eq!(answer.header("server"), None);
         assert_eq!(answer.header("access-control-allow-origin"), None);
         if status >= 400 {
             assert_eq!(answer.text("requestId"), "order-7!");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn browsers_are_told_to_use_tls_only_where_there_is_any() {
+    let plain = |config: &mut pix_http::HttpConfig| config.public_url = "http://127.0.0.1:8080".to_owned();
+    let gateway = Gateway::with(plain, None).await;
+    let answer = gateway.send(Request::new("GET", "/health/live")).await.expect(200);
+    assert_eq!(answer.header("strict-transport-security"), None);
+    assert_eq!(answer.header("x-frame-options"), Some("DENY"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -77,6 +77,79 @@ async fn tokens_made_up_anew_for_each_call_exhaust_their_address() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_token_has_no_bucket_and_counts_for_the_address_at_once() {
+    let gateway = Gateway::with(|config| config.rate_api_burst = 3, None).await;
+    for number in 0..3 {
+        let random = format!("Bearer v4.local.{number}");
+        let request = Request::post("/v2/balance", "{}").header("Authorization", &random);
+        let answer = gateway.send(request).await.expect(401);
+        assert!(answer.header("ratelimit").unwrap().starts_with(&format!(r#""api";r={};"#, 2 - number)));
+        assert_eq!(answer.header("ratelimit-policy"), Some(r#""api";q=3;w=1"#));
+    }
+    for request in [
+        Request::post("/v2/balance", "{}").header("Authorization", "Bearer another"),
+        Request::post("/v2/balance", "{}").header("Authorization", "Basic YTpi"),
+        Request::post("/v2/balance", "{}"),
+    ] {
+        let answer = gateway.send(request).await.expect(429);
+        assert_eq!(answer.header("ratelimit"), Some(r#""api";r=0;t=1"#));
+        assert_eq!(answer.header("retry-after"), Some("1"));
+    }
+    let tenant = gateway.tenant(0).await;
+    gateway.post(&tenant, "/v2/balance", &json!({})).await.expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_tokens_of_a_key_have_a_limit_together() {
+    let slow = |config: &mut pix_http::HttpConfig| {
+        config.rate_api_per_minute = 1;
+        config.rate_api_burst = 2;
+        config.rate_key_per_minute = Some(2);
+    };
+    let gateway = Gateway::with(slow, None).await;
+    let tenant = gateway.tenant(0).await;
+    let tokens = [60, 61, 62].map(|minutes| {
+        let token = gateway.token(tenant.id, &tenant.public_id, std::time::Duration::from_mins(minutes));
+        crate::support::Tenant { token, ..tenant.clone() }
+    });
+    for (token, left) in [(0, 3), (0, 2), (1, 1), (1, 0)] {
+        let answer = gateway.get(&tokens[token], "/api/v1/balance").await.expect(200);
+        assert_eq!(answer.header("ratelimit-policy"), Some(r#""api";q=2;w=120, "key";q=4;w=120"#));
+        let told = answer.header("ratelimit").unwrap();
+        assert!(told.contains(&format!(r#""key";r={left};"#)), "{told}");
+    }
+    let answer = gateway.get(&tokens[2], "/api/v1/balance").await.expect(429);
+    assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+    let seconds: u64 = answer.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=30).contains(&seconds), "one each half minute: {seconds}");
+    let told = answer.header("ratelimit").unwrap();
+    assert_eq!(told, format!(r#""api";r=1;t=60, "key";r=0;t={seconds}"#));
+    // Another key of the same integrator is another client.
+    let other = gateway.tenant(0).await;
+    gateway.get(&other, "/api/v1/balance").await.expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_there_are_no_more_buckets_a_newcomer_gets_a_used_one() {
+    let few = |config: &mut pix_http::HttpConfig| {
+        config.rate_token_per_minute = 2;
+        config.rate_buckets = 2;
+        config.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
+    };
+    let gateway = Gateway::with(few, None).await;
+    let call = |client: &'static str| {
+        gateway.send(Request::post("/v2/oauth/token", "{}").header("X-Forwarded-For", client))
+    };
+    call("198.51.100.1").await.expect(401);
+    call("198.51.100.2").await.expect(401);
+    call("198.51.100.1").await.expect(401);
+    // The second was idle since, and had one request left: whoever changes addresses wins nothing by it.
+    call("198.51.100.3").await.expect(401);
+    call("198.51.100.3").await.expect(429);
+    call("198.51.100.1").await.expect(429);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn behind_a_trusted_proxy_each_client_has_its_own_limit() {
     let proxied = |config: &mut pix_http::HttpConfig| {
         config.rate_token_per_minute = 1;

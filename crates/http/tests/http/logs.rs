@@ -9,7 +9,7 @@ use crate::support::{CALLBACK_SECRET, Gateway, Request, withdrawal_body};
 
 /// Every line that any test of this program logs.
 #[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
+pub struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl io::Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -24,7 +24,7 @@ impl io::Write for Lines {
 
 impl Lines {
     /// The one log of this program: a subscriber can be set once, and worker threads see no other.
-    fn global() -> &'static Self {
+    pub fn global() -> &'static Self {
         static LINES: OnceLock<Lines> = OnceLock::new();
         LINES.get_or_init(|| {
             let lines = Self::default();
@@ -34,11 +34,21 @@ impl Lines {
         })
     }
 
+    /// All of them, as they were written.
+    pub fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+
+    /// The lines of which that is true.
+    pub fn that(&self, is_so: impl Fn(&Value) -> bool) -> Vec<Value> {
+        let text = self.text();
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines.filter(is_so).collect()
+    }
+
     /// The lines of the request with that id.
     fn of(&self, request_id: &str) -> Vec<Value> {
-        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
-        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        lines.filter(|line| line["span"]["request_id"] == request_id).collect()
+        self.that(|line| line["span"]["request_id"] == request_id)
     }
 }
 

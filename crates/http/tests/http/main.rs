@@ -17,11 +17,17 @@ mod limits;
 #[cfg(test)]
 mod logs;
 #[cfg(test)]
+mod overload;
+#[cfg(test)]
 mod postbacks;
+#[cfg(test)]
+mod shared_limits;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
 mod tenancy;
+#[cfg(test)]
+mod tls;
 #[cfg(test)]
 mod token;
 #[cfg(test)]

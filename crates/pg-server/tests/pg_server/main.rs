@@ -1,10 +1,11 @@
-//! The servers, poolers and lines of the tests, tried on the installed `PostgreSQL` and `PgBouncer`.
+//! The servers, poolers and lines of the tests, tried on the installed `PostgreSQL`, `PgBouncer` and Redis.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic, in its helpers too")]
 
 mod bouncer;
 mod client;
 mod line;
+mod redis;
 mod server;
 mod standby;
 mod watchdog;

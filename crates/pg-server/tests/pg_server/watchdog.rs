@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use pix_pg_server::{Options, PgBouncer, PgServer, PoolMode, shared};
+use pix_pg_server::{Options, PgBouncer, PgServer, PoolMode, RedisServer, shared};
 
 use crate::until;
 
@@ -29,15 +29,17 @@ fn victim() {
     println!("\nready {} {}", own.port(), own.data_dir().display());
     println!("ready {} {}", standby.port(), standby.data_dir().display());
     println!("ready {} {}", bouncer.port(), own.data_dir().display());
+    let redis = RedisServer::start().unwrap();
+    println!("ready {} {}", redis.port(), own.data_dir().display());
     println!("all");
     until("the end of this process", || false);
 }
 
 #[test]
-fn a_killed_process_leaves_no_server_no_standby_no_pooler_and_no_folder() {
+fn a_killed_process_leaves_no_server_no_standby_no_pooler_no_redis_and_no_folder() {
     let mut child = start("to be killed", None);
     let found = places(&mut child);
-    assert_eq!(found.len(), 3);
+    assert_eq!(found.len(), 4);
     assert!(found.iter().all(|(port, data)| listens(*port) && data.exists()));
     child.kill().unwrap();
     child.wait().unwrap();
