@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use pix_domain::credentials::store::{ApiKeyStore, IntegratorStore};
-use pix_domain::credentials::{ApiKey, Integrator, IntegratorStatus};
+use pix_domain::credentials::{ApiKey, Integrator, IntegratorStatus, KeyChange, KeySecrets};
 use pix_domain::error::StoreError;
 use pix_domain::fees::{FeeSchedule, FeeStore};
 use pix_domain::ids::IntegratorId;
@@ -178,6 +178,26 @@ impl ApiKeyStore for CachedKeys {
     async fn revoke(&self, public_id: &str, at: Timestamp) -> Result<bool, StoreError> {
         let _changing = self.found.changing(public_id.to_owned());
         self.store.revoke(public_id, at).await
+    }
+
+    async fn change(&self, public_id: &str, change: KeyChange) -> Result<bool, StoreError> {
+        let _changing = self.found.changing(public_id.to_owned());
+        self.store.change(public_id, change).await
+    }
+
+    async fn replace_secrets(
+        &self,
+        public_id: &str,
+        from: KeySecrets,
+        to: KeySecrets,
+    ) -> Result<bool, StoreError> {
+        let _changing = self.found.changing(public_id.to_owned());
+        self.store.replace_secrets(public_id, from, to).await
+    }
+
+    /// Nobody is let in or kept out by it, so what is remembered stays.
+    async fn mark_used(&self, public_id: &str, at: Timestamp) -> Result<(), StoreError> {
+        self.store.mark_used(public_id, at).await
     }
 }
 

@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use pix_domain::credentials::Scopes;
+use pix_domain::invalid::Invalid;
+use pix_domain::ip::IpRange;
 use uuid::Uuid;
 
 use crate::config;
@@ -44,7 +47,7 @@ pub enum Command {
     /// Make, list and suspend integrators.
     #[command(subcommand)]
     Integrator(Integrator),
-    /// Make, list and revoke API keys.
+    /// Make, list, change, rotate and revoke API keys.
     #[command(subcommand)]
     Key(Key),
     /// Set and show what an integrator pays.
@@ -120,16 +123,58 @@ pub enum Integrator {
 /// `key`.
 #[derive(Debug, Subcommand)]
 pub enum Key {
-    /// Make a key; its secret is shown this once.
+    /// Make a key; its secret is shown this once. It is good for everything, from everywhere and for ever, but for what
+    /// is said here.
     Create {
         /// Whose key: the integrator's uuid.
         #[arg(long)]
         integrator: Uuid,
+        #[command(flatten)]
+        limits: KeyLimits,
         /// Answer in JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Revoke a key, for good; its tokens end at once.
+    /// Change what a key is good for, until when and from where; what isn't said stays as it is.
+    Set {
+        /// The key's `public_id`.
+        public_id: String,
+        #[command(flatten)]
+        limits: KeyLimits,
+        /// It doesn't end by itself.
+        #[arg(long, conflicts_with_all = ["expires_at", "expires_in_days"])]
+        never_expires: bool,
+        /// It may be used from everywhere.
+        #[arg(long, conflicts_with = "allow_ip")]
+        allow_any_ip: bool,
+        /// Answer in JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Give a key a second secret, shown this once; both work until one is retired.
+    Rotate {
+        /// The key's `public_id`.
+        public_id: String,
+        /// Answer in JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// End one of a key's two secrets, with the tokens that it got.
+    #[command(group = clap::ArgGroup::new("which").required(true))]
+    Retire {
+        /// The key's `public_id`.
+        public_id: String,
+        /// The older one.
+        #[arg(long, group = "which")]
+        older: bool,
+        /// The one of that number, as `key list` shows it.
+        #[arg(long, value_name = "N", group = "which")]
+        secret: Option<u32>,
+        /// Answer in JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Revoke a key with all of its secrets, for good; its tokens end at once.
     Revoke {
         /// The key's `public_id`.
         public_id: String,
@@ -137,7 +182,7 @@ pub enum Key {
         #[arg(long)]
         json: bool,
     },
-    /// List an integrator's keys.
+    /// List an integrator's keys, what each is good for, and when it was last used.
     List {
         /// Whose keys: the integrator's uuid.
         #[arg(long)]
@@ -146,6 +191,28 @@ pub enum Key {
         #[arg(long)]
         json: bool,
     },
+}
+
+/// What a key is good for.
+#[derive(Debug, Args)]
+pub struct KeyLimits {
+    /// What it is good for: `all`, or some of charges:write, withdrawals:write, refunds:write, read, balance:read and
+    /// webhooks:write, with commas between them.
+    #[arg(long, value_name = "LIST", value_parser = scopes)]
+    pub scopes: Option<Scopes>,
+    /// When it ends, such as 2027-01-31T00:00:00Z.
+    #[arg(long, value_name = "TIME", conflicts_with = "expires_in_days")]
+    pub expires_at: Option<String>,
+    /// It ends after so many days, 1 to 36500.
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u64).range(1..=36_500))]
+    pub expires_in_days: Option<u64>,
+    /// An address or CIDR range that it may be used from; may be given up to 32 times, and replaces the whole list.
+    #[arg(long, value_name = "CIDR")]
+    pub allow_ip: Vec<IpRange>,
+}
+
+fn scopes(text: &str) -> Result<Scopes, Invalid> {
+    if text == "all" { Ok(Scopes::ALL) } else { Scopes::parse(text) }
 }
 
 /// `secret`.

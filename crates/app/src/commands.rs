@@ -18,6 +18,8 @@ pub mod work;
 
 use std::process::ExitCode;
 
+use anyhow::Context;
+use pix_domain::time::Timestamp;
 use serde_json::Value;
 
 /// Prints an answer in the form that was asked for.
@@ -31,8 +33,15 @@ fn answer(json: bool, value: &Value, text: impl FnOnce() -> String) -> ExitCode 
 }
 
 /// A time as operators read it: RFC 3339, UTC.
-fn rfc3339(at: pix_domain::time::Timestamp) -> String {
+fn rfc3339(at: Timestamp) -> String {
     chrono::DateTime::from_timestamp_micros(at.micros())
         .map(|time| time.to_rfc3339_opts(chrono::SecondsFormat::Secs, true))
         .unwrap_or_default()
+}
+
+/// A time as operators write it.
+fn time(text: &str) -> anyhow::Result<Timestamp> {
+    let time = chrono::DateTime::parse_from_rfc3339(text);
+    let time = time.with_context(|| format!("\"{text}\" must be a time such as 2026-11-22T12:00:00Z"))?;
+    Ok(Timestamp::from_micros(time.timestamp_micros()))
 }

@@ -14,7 +14,7 @@ use pix_domain::callbacks::{Callback, CallbackState, CallbackStore, ClaimedCallb
 use pix_domain::charges::store::ChargeStore;
 use pix_domain::charges::{Charge, Receipt};
 use pix_domain::credentials::store::{ApiKeyStore, IntegratorStore};
-use pix_domain::credentials::{ApiKey, Integrator, IntegratorStatus};
+use pix_domain::credentials::{ApiKey, Integrator, IntegratorStatus, KeyChange, KeySecrets};
 use pix_domain::error::{ApplyError, StoreError};
 use pix_domain::evidence::{Evidence, EvidenceStore};
 use pix_domain::fees::{FeeSchedule, FeeStore};
@@ -182,6 +182,9 @@ hand_over!(ApiKeyStore, node => node.keys, {
     fn find(&self, public_id: &str) -> Result<Option<ApiKey>, StoreError>;
     fn list(&self, owner: IntegratorId) -> Result<Vec<ApiKey>, StoreError>;
     fn revoke(&self, public_id: &str, at: Timestamp) -> Result<bool, StoreError>;
+    fn change(&self, public_id: &str, change: KeyChange) -> Result<bool, StoreError>;
+    fn replace_secrets(&self, public_id: &str, from: KeySecrets, to: KeySecrets) -> Result<bool, StoreError>;
+    fn mark_used(&self, public_id: &str, at: Timestamp) -> Result<(), StoreError>;
 });
 
 hand_over!(BookStore, node => node.books, {

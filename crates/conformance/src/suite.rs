@@ -175,6 +175,9 @@ macro_rules! store_suite {
                 keys_are_kept_and_listed,
                 a_taken_or_ownerless_key_is_rejected,
                 a_key_is_revoked_once,
+                a_key_is_changed_in_what_is_named,
+                secrets_of_a_key_are_replaced_by_who_knows_them,
+                the_last_use_of_a_key_is_kept,
             }
             round_trips {
                 charges_come_back_exactly,

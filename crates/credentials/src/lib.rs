@@ -19,9 +19,9 @@
 //! // A secret is shown once; only its hash is kept. (Cheap parameters, for the example.)
 //! let hasher = Argon2Hasher::new(HasherConfig { memory_kib: 64, iterations: 1, ..HasherConfig::default() })?;
 //! let secret = hasher.generate();
-//! let stored = hasher.hash(secret.clone()).await?;
-//! assert!(hasher.verify(secret.clone(), Some(stored)).await?);
-//! assert!(!hasher.verify(secret, None).await?);
+//! let stored = hasher.hash(secret.clone(), None).await?;
+//! assert_eq!(hasher.verify(secret.clone(), vec![stored]).await?, Some(0));
+//! assert_eq!(hasher.verify(secret, Vec::new()).await?, None);
 //!
 //! // A token holds for one deployment, until it ends.
 //! let tokens = PasetoTokens::new(KeyRing::generate()?, "https://pix.example.com")?;
@@ -29,6 +29,7 @@
 //! let claims = Claims {
 //!     integrator_id: IntegratorId(uuid::Uuid::from_u128(7)),
 //!     key_public_id: hasher.generate_public_id(),
+//!     secret_number: 1,
 //!     issued_at: now,
 //!     expires_at: now.plus(Duration::from_hours(1)),
 //! };

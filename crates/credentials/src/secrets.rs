@@ -12,7 +12,9 @@
 //! | anything else, with a known or an unknown id | one argon2id hash |
 //!
 //! So the clock tells a well-formed wrong secret from an unknown id in no way, as long as the stored hash has the
-//! configured parameters. Hashing takes 12 ms and 19 MiB with the default ones (OWASP Password Storage Cheat Sheet:
+//! configured parameters. That a key has two secrets makes no difference: the second one is hashed with the salt and the
+//! parameters of the first, and one computation is compared with both. Secrets made here are random, so that what they
+//! share says nothing of either. Hashing takes 12 ms and 19 MiB with the default ones (OWASP Password Storage Cheat Sheet:
 //! argon2id, m = 19456, t = 2, p = 1): it runs on blocking threads, [`HasherConfig::permits`] at once, and beyond
 //! [`HasherConfig::max_waiting`] waiting calls the next is turned away.
 
@@ -24,8 +26,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use argon2::password_hash::Error as Argon2Error;
-use argon2::{Argon2, Params, PasswordHash, PasswordHasher, PasswordVerifier};
+use argon2::password_hash::CustomizedPasswordHasher;
+use argon2::{Argon2, Params, PasswordHash, PasswordHasher};
 use async_trait::async_trait;
 use pix_domain::credentials::{HashError, PlainSecret, SecretHash, SecretHasher};
 use thiserror::Error;
@@ -187,32 +189,45 @@ impl SecretHasher for Argon2Hasher {
         form::new_public_id()
     }
 
+    fn is_malformed(&self, secret: &PlainSecret) -> bool {
+        form::is_garbage(&secret.0)
+    }
+
     /// Hashes any secret, imported ones too; but one that starts with `pixsk_` and has a wrong checksum fails, because
-    /// [`SecretHasher::verify`] would never accept it.
-    async fn hash(&self, secret: PlainSecret) -> Result<SecretHash, HashError> {
+    /// [`SecretHasher::verify`] would never accept it. Beside another hash, with the salt and the parameters of that.
+    async fn hash(&self, secret: PlainSecret, beside: Option<SecretHash>) -> Result<SecretHash, HashError> {
         let secret = Zeroizing::new(secret.0);
         if form::is_garbage(&secret) {
             return Err(HashError::Failed(format!(
                 "a secret that starts with {SECRET_PREFIX} must be one made here, and its checksum is wrong"
             )));
         }
-        self.run(move |engine| engine.hash(secret.as_bytes())).await
+        self.run(move |engine| match beside {
+            None => engine.hash(secret.as_bytes()),
+            Some(beside) => {
+                let computed = engine.compute(secret.as_bytes(), &readable(&beside)?)?;
+                Ok(SecretHash(computed.to_string()))
+            }
+        })
+        .await
     }
 
-    async fn verify(&self, secret: PlainSecret, hash: Option<SecretHash>) -> Result<bool, HashError> {
+    async fn verify(&self, secret: PlainSecret, hashes: Vec<SecretHash>) -> Result<Option<usize>, HashError> {
         let secret = Zeroizing::new(secret.0);
         if form::is_garbage(&secret) {
-            return Ok(false);
+            return Ok(None);
         }
-        let known = hash.is_some();
-        let hash = hash.unwrap_or_else(|| self.dummy.clone());
-        let seal = self.verified.seal(&hash, &secret);
-        if self.verified.contains(&seal, Instant::now()) {
-            return Ok(known);
+        let known = !hashes.is_empty();
+        let hashes = if known { hashes } else { vec![self.dummy.clone()] };
+        let seals: Vec<_> = hashes.iter().map(|hash| self.verified.seal(hash, &secret)).collect();
+        let now = Instant::now();
+        if let Some(place) = seals.iter().position(|seal| self.verified.contains(seal, now)) {
+            return Ok(known.then_some(place));
         }
-        let right = self.run(move |engine| engine.verify(secret.as_bytes(), &hash)).await? && known;
-        if right {
-            self.verified.insert(seal, Instant::now());
+        let right = self.run(move |engine| engine.find(secret.as_bytes(), &hashes)).await?;
+        let right = right.filter(|_| known);
+        if let Some(seal) = right.and_then(|place| seals.get(place)) {
+            self.verified.insert(*seal, Instant::now());
         }
         Ok(right)
     }
@@ -225,26 +240,62 @@ impl Engine {
         hash.map(|hash| SecretHash(hash.to_string())).map_err(|error| HashError::Failed(error.to_string()))
     }
 
-    /// With the parameters that `hash` names, so that configured ones may change.
-    fn verify(&self, secret: &[u8], hash: &SecretHash) -> Result<bool, HashError> {
-        let unusable =
-            |why: &dyn fmt::Display| HashError::Failed(format!("the stored hash is unusable: {why}"));
-        let hash = PasswordHash::new(&hash.0).map_err(|error| unusable(&error))?;
-        let params = Params::try_from(&hash).map_err(|error| unusable(&error))?;
-        if hash.salt.is_none() || hash.hash.is_none() {
-            return Err(unusable(&"it has no salt or no output"));
+    /// The place of the hash that is `secret`'s. What has the salt and the parameters of an earlier one is compared with
+    /// what was computed for that.
+    fn find(&self, secret: &[u8], hashes: &[SecretHash]) -> Result<Option<usize>, HashError> {
+        let mut computed: Vec<PasswordHash> = Vec::new();
+        for (place, hash) in hashes.iter().enumerate() {
+            let hash = readable(hash)?;
+            let known = computed.iter().find(|known| is_same_work(known, &hash)).cloned();
+            let known = match known {
+                Some(known) => known,
+                None => self.compute(secret, &hash)?,
+            };
+            // Compares in constant time.
+            if known.hash == hash.hash {
+                return Ok(Some(place));
+            }
+            computed.push(known);
         }
+        Ok(None)
+    }
+
+    /// The hash of `secret` with the salt and the parameters that `like` names, so that configured ones may change.
+    fn compute(&self, secret: &[u8], like: &PasswordHash) -> Result<PasswordHash, HashError> {
+        let params = Params::try_from(like).map_err(|error| unusable(&error))?;
+        let Some(salt) = &like.salt else { return Err(unusable(&"it has no salt")) };
         if params.m_cost() > MAX_MEMORY_KIB || params.t_cost() > MAX_ITERATIONS || params.p_cost() > MAX_LANES
         {
             return Err(unusable(&"its parameters are beyond what is accepted"));
         }
         self.computed.fetch_add(1, Ordering::Relaxed);
-        match Argon2::from(&self.params).verify_password(secret, &hash) {
-            Ok(()) => Ok(true),
-            Err(Argon2Error::PasswordInvalid) => Ok(false),
-            Err(error) => Err(unusable(&error)),
-        }
+        let (argon2, algorithm) = (Argon2::from(&self.params), Some(like.algorithm.as_str()));
+        argon2
+            .hash_password_customized(secret, salt, algorithm, like.version, params)
+            .map_err(|error| unusable(&error))
     }
+}
+
+/// Whether a secret's hash for the one is its hash for the other too.
+fn is_same_work(one: &PasswordHash, other: &PasswordHash) -> bool {
+    let length = |hash: &PasswordHash| hash.hash.as_ref().map(|output| output.len());
+    one.algorithm == other.algorithm
+        && one.version == other.version
+        && one.params == other.params
+        && one.salt == other.salt
+        && length(one) == length(other)
+}
+
+fn readable(hash: &SecretHash) -> Result<PasswordHash, HashError> {
+    let hash = PasswordHash::new(&hash.0).map_err(|error| unusable(&error))?;
+    if hash.salt.is_none() || hash.hash.is_none() {
+        return Err(unusable(&"it has no salt or no output"));
+    }
+    Ok(hash)
+}
+
+fn unusable(why: &dyn fmt::Display) -> HashError {
+    HashError::Failed(format!("the stored hash is unusable: {why}"))
 }
 
 /// The settings and how much was done; no secret and no hash.

@@ -78,6 +78,13 @@ struct Payload {
     exp: String,
     /// The public id of the API key.
     key: String,
+    /// The number of its secret. Tokens of programs that knew no numbers have none: keys had one secret then.
+    #[serde(default = "first_secret")]
+    secret: u32,
+}
+
+const fn first_secret() -> u32 {
+    1
 }
 
 /// Seals and opens access tokens with a [`KeyRing`], for one deployment.
@@ -121,6 +128,7 @@ impl PasetoTokens {
             issued_at: from_rfc3339(&payload.iat)?,
             expires_at: from_rfc3339(&payload.exp)?,
             key_public_id: payload.key,
+            secret_number: payload.secret,
         })
     }
 }
@@ -134,6 +142,7 @@ impl AccessTokens for PasetoTokens {
             iat: to_rfc3339(claims.issued_at)?,
             exp: to_rfc3339(claims.expires_at)?,
             key: claims.key_public_id.clone(),
+            secret: claims.secret_number,
         };
         let payload = serde_json::to_vec(&payload).map_err(|error| failed(&error))?;
         let key = self.keys.first();

@@ -55,6 +55,12 @@ pub enum Action {
     KeyCreated,
     /// An API key was revoked.
     KeyRevoked,
+    /// What an API key is good for was changed.
+    KeyChanged,
+    /// An API key got a second secret.
+    KeySecretAdded,
+    /// A secret of an API key was ended.
+    KeySecretRetired,
     /// Fees were set.
     FeesSet,
     /// The money of the database is at another provider.
@@ -83,12 +89,15 @@ pub enum Action {
 
 impl Action {
     /// Every one.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 20] = [
         Self::IntegratorCreated,
         Self::IntegratorSuspended,
         Self::IntegratorResumed,
         Self::KeyCreated,
         Self::KeyRevoked,
+        Self::KeyChanged,
+        Self::KeySecretAdded,
+        Self::KeySecretRetired,
         Self::FeesSet,
         Self::ProviderChanged,
         Self::CompletedProposed,
@@ -111,6 +120,9 @@ impl Action {
             Self::IntegratorResumed => "integrator.resumed",
             Self::KeyCreated => "key.created",
             Self::KeyRevoked => "key.revoked",
+            Self::KeyChanged => "key.changed",
+            Self::KeySecretAdded => "key.secret_added",
+            Self::KeySecretRetired => "key.secret_retired",
             Self::FeesSet => "fees.set",
             Self::ProviderChanged => "provider.changed",
             Self::CompletedProposed => "resolve.completed_proposed",

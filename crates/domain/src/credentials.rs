@@ -2,8 +2,11 @@
 //!
 //! Owns who may call. Never knows how a secret is hashed or a token sealed: those are ports.
 
+pub mod key;
+pub mod scope;
 pub mod service;
 pub mod store;
+pub mod usage;
 
 use std::fmt;
 use std::time::Duration;
@@ -14,6 +17,9 @@ use thiserror::Error;
 use crate::ids::IntegratorId;
 use crate::postbacks::events::PostbackScope;
 use crate::time::Timestamp;
+
+pub use key::{ApiKey, KeyChange, KeySecret, KeySecrets, MAX_ALLOWED_IPS, MAX_LIVE_SECRETS, RotationError};
+pub use scope::{Scope, Scopes};
 
 /// Whether an integrator may act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,21 +65,6 @@ impl fmt::Debug for PlainSecret {
     }
 }
 
-/// An API key: what a token is asked for with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ApiKey {
-    /// The public identifier (`client_id` in OAuth2's words).
-    pub public_id: String,
-    /// Whose key it is.
-    pub integrator_id: IntegratorId,
-    /// The hash of its secret.
-    pub secret_hash: SecretHash,
-    /// When it was made.
-    pub created_at: Timestamp,
-    /// When it was revoked, if it was.
-    pub revoked_at: Option<Timestamp>,
-}
-
 /// What an access token says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claims {
@@ -81,6 +72,8 @@ pub struct Claims {
     pub integrator_id: IntegratorId,
     /// The key it was issued for.
     pub key_public_id: String,
+    /// The number of that key's secret which it was asked for with: it ends with that.
+    pub secret_number: u32,
     /// When it was issued.
     pub issued_at: Timestamp,
     /// When it ends.
@@ -119,12 +112,17 @@ pub trait SecretHasher: Send + Sync {
     /// A new public identifier for a key. MUST be unguessably many, visible ASCII, without `:` (RFC 7617).
     fn generate_public_id(&self) -> String;
 
-    /// Hashes a secret. MUST run off the async threads, with a bounded number at once.
-    async fn hash(&self, secret: PlainSecret) -> Result<SecretHash, HashError>;
+    /// Whether no key can have this secret, as its form tells. MUST cost next to nothing.
+    fn is_malformed(&self, secret: &PlainSecret) -> bool;
 
-    /// Whether `secret` is the one `hash` was made of; with `None`, does the same work and says no, so that an unknown
-    /// id can't be told from a wrong secret by the clock.
-    async fn verify(&self, secret: PlainSecret, hash: Option<SecretHash>) -> Result<bool, HashError>;
+    /// Hashes a secret. MUST run off the async threads, with a bounded number at once. MUST make the hash such that
+    /// checking a secret against it and against `beside` is the work of one hash: so nobody can tell by the clock that
+    /// a key has two.
+    async fn hash(&self, secret: PlainSecret, beside: Option<SecretHash>) -> Result<SecretHash, HashError>;
+
+    /// Which of `hashes` was made of `secret`, counted from 0. Without any it MUST do the same work and find none, so
+    /// that an unknown id can't be told from a wrong secret by the clock.
+    async fn verify(&self, secret: PlainSecret, hashes: Vec<SecretHash>) -> Result<Option<usize>, HashError>;
 }
 
 /// Seals and opens access tokens.

@@ -48,6 +48,7 @@ pub mod fees;
 pub mod follow_up;
 pub mod ids;
 pub mod invalid;
+pub mod ip;
 pub mod list;
 pub mod money;
 pub mod party;

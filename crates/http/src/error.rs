@@ -9,8 +9,8 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use actix_web::{HttpResponse, ResponseError};
 use pix_domain::charges::Failure;
-use pix_domain::credentials::TokenError;
 use pix_domain::credentials::service::AuthError;
+use pix_domain::credentials::{Scope, TokenError};
 use pix_domain::error::{ServiceError, StoreError};
 use pix_domain::ids::ResourceRef;
 
@@ -27,12 +27,14 @@ const OVERLOADED_RETRY_AFTER_SECONDS: u64 = 1;
 const MAX_REASON_CHARS: usize = 300;
 
 /// Every code, with the title it has in v1.
-const TITLES: [(&str, &str); 27] = [
+const TITLES: [(&str, &str); 29] = [
     ("malformed_request", "Malformed request"),
     ("unsupported_grant_type", "Unsupported grant type"),
     ("invalid_token", "Invalid access token"),
     ("expired_token", "Expired access token"),
     ("invalid_credentials", "Invalid credentials"),
+    ("insufficient_scope", "Insufficient scope"),
+    ("ip_not_allowed", "Address not allowed"),
     ("integrator_suspended", "Integrator suspended"),
     ("not_found", "Not found"),
     ("method_not_allowed", "Method not allowed"),
@@ -91,6 +93,8 @@ enum Challenge {
     Basic,
     /// RFC 6750 §3: without an error when there was no token.
     Bearer(Option<&'static str>),
+    /// RFC 6750 §3.1: the token is good, but not for this.
+    Scope(Scope),
 }
 
 /// An answer that is not a success.
@@ -343,6 +347,10 @@ impl ApiError {
                 Challenge::Bearer(Some(why)) => {
                     format!("Bearer realm=\"{realm}\", error=\"invalid_token\", error_description=\"{why}\"")
                 }
+                Challenge::Scope(scope) => {
+                    let scope = scope.as_str();
+                    format!("Bearer realm=\"{realm}\", error=\"insufficient_scope\", scope=\"{scope}\"")
+                }
             };
             if let Ok(value) = HeaderValue::from_str(&text) {
                 answer.insert_header((WWW_AUTHENTICATE, value));
@@ -442,6 +450,11 @@ impl From<AuthError> for ApiError {
             AuthError::Token(TokenError::Expired) => {
                 unauthorized("expired_token", Challenge::Bearer(Some("the access token has expired")))
             }
+            AuthError::InsufficientScope(scope) => {
+                Self::new(StatusCode::FORBIDDEN, "insufficient_scope", error.to_string())
+                    .but(|parts| parts.challenge = Some(Challenge::Scope(*scope)))
+            }
+            AuthError::IpNotAllowed => Self::new(StatusCode::FORBIDDEN, "ip_not_allowed", error.to_string()),
             AuthError::Overloaded => Self::overloaded(),
             AuthError::Store(error) => Self::from(error.clone()),
         }

@@ -4,11 +4,13 @@
 
 use std::future::{Ready, ready};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::{Deref, DerefMut};
 
 use actix_web::dev::Payload;
 use actix_web::http::header::{AUTHORIZATION, HeaderMap, HeaderName};
 use actix_web::web::{self, Bytes};
 use actix_web::{FromRequest, HttpMessage, HttpRequest, HttpResponse};
+use pix_domain::credentials::Scope;
 use pix_domain::credentials::service::{AuthError, Caller};
 use pix_domain::text::IdempotencyKey;
 
@@ -53,28 +55,24 @@ impl FromRequest for Call {
 }
 
 impl Call {
-    /// Who calls.
-    pub(crate) async fn caller(&self) -> Result<Caller, ApiError> {
-        let token = bearer(self.http.headers())?;
-        let authenticator = self.state.services.authenticator.clone();
-        match self.state.spawn(async move { authenticator.authenticate(&token).await }).await? {
-            Ok(caller) => {
-                tracing::Span::current().record("integrator", tracing::field::display(caller.integrator_id));
-                Ok(caller)
-            }
-            Err(error) => {
-                if let AuthError::Token(_) = error {
-                    // Tokens of a revoked key would each have a bucket of their own; so these count for the address.
-                    self.state.limits.count_refused(&self.http, self.client())?;
-                }
-                Err(error.into())
-            }
-        }
-    }
-
-    fn client(&self) -> IpAddr {
+    /// The client's address.
+    pub(crate) fn client(&self) -> IpAddr {
         let peer = self.http.peer_addr().map(|address| address.ip());
         client_ip(peer, self.http.headers(), &self.state.config.trusted_proxies)
+    }
+
+    /// Has it written down now and then that a key is used. Nobody waits for it.
+    pub(crate) fn note_use(&self, public_id: &str) {
+        let authenticator = self.state.services.authenticator.clone();
+        if !authenticator.is_use_due(public_id) {
+            return;
+        }
+        let public_id = public_id.to_owned();
+        self.state.services.runtime.spawn(async move {
+            if let Err(error) = authenticator.note_use(&public_id).await {
+                tracing::warn!(%error, "the last use of a key could not be written down");
+            }
+        });
     }
 
     /// The body.
@@ -107,6 +105,53 @@ impl Call {
     /// The variable part of the path, percent-decoded.
     pub(crate) async fn path_part(&self) -> String {
         web::Path::<String>::extract(&self.http).await.map(web::Path::into_inner).unwrap_or_default()
+    }
+}
+
+/// A request of an integrator, and what its key must be good for.
+pub(crate) struct TenantCall {
+    call: Call,
+    scope: Scope,
+}
+
+impl TenantCall {
+    pub(crate) const fn new(call: Call, scope: Scope) -> Self {
+        Self { call, scope }
+    }
+
+    /// Who calls.
+    pub(crate) async fn caller(&self) -> Result<Caller, ApiError> {
+        let (token, client) = (bearer(self.http.headers())?, self.client());
+        let authenticator = self.state.services.authenticator.clone();
+        match self.state.spawn(async move { authenticator.authenticate(&token, client).await }).await? {
+            Ok(caller) => {
+                tracing::Span::current().record("integrator", tracing::field::display(caller.integrator_id));
+                self.note_use(&caller.key_public_id);
+                caller.require(self.scope)?;
+                Ok(caller)
+            }
+            Err(error) => {
+                if let AuthError::Token(_) = error {
+                    // Tokens of a revoked key would each have a bucket of their own; so these count for the address.
+                    self.state.limits.count_refused(&self.http, client)?;
+                }
+                Err(error.into())
+            }
+        }
+    }
+}
+
+impl Deref for TenantCall {
+    type Target = Call;
+
+    fn deref(&self) -> &Call {
+        &self.call
+    }
+}
+
+impl DerefMut for TenantCall {
+    fn deref_mut(&mut self) -> &mut Call {
+        &mut self.call
     }
 }
 

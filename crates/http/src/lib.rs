@@ -6,7 +6,8 @@
 //!
 //! | Module | Room |
 //! |---|---|
-//! | `server` | the routes, and binding them to a socket |
+//! | `server` | the application, and binding it to a socket |
+//! | `routes` | the endpoints of integrators, with the scope that each needs |
 //! | `edge` | what every request and answer passes: request id, log line, security headers, CORS, the error form |
 //! | `limits` | rate limits |
 //! | `overload`, `connections` | how many requests and connections there may be at once |
@@ -29,6 +30,7 @@ mod limits;
 mod overload;
 mod postbacks;
 mod requests;
+mod routes;
 mod server;
 mod state;
 mod time;
@@ -48,6 +50,7 @@ pub use config::{
     MIN_CALLBACK_SECRET_CHARS, ProxyRange, RateStore,
 };
 pub use postbacks::Bodies;
+pub use routes::{ENDPOINTS, Endpoint};
 pub use server::{listen, serve};
 pub use state::Services;
 pub use tls::{CertificateError, ServerCertificate};

@@ -213,7 +213,7 @@ fn optional_document(text: &str) -> Result<Option<Document>, Invalid> {
 
 #[cfg(test)]
 mod tests {
-    use pix_domain::credentials::IntegratorStatus;
+    use pix_domain::credentials::{IntegratorStatus, Scopes};
     use pix_domain::ids::IntegratorId;
     use uuid::Uuid;
 
@@ -224,6 +224,8 @@ mod tests {
             integrator_id: IntegratorId(Uuid::nil()),
             status: IntegratorStatus::Active,
             postback_scope: None,
+            key_public_id: "key".into(),
+            scopes: Scopes::ALL,
         }
     }
 

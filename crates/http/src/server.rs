@@ -17,7 +17,7 @@ use crate::connections::Connections;
 use crate::error::ApiError;
 use crate::extract::Answer;
 use crate::state::{Services, State};
-use crate::{callbacks, edge, health, limits, overload, token, v1, v2};
+use crate::{callbacks, edge, health, limits, overload, routes, token};
 
 /// How many seconds one more than a stop's grace are at the least.
 const MIN_SHUTDOWN_SECONDS: u64 = 1;
@@ -103,8 +103,8 @@ fn app(
                 .default_service(web::to(not_found))
                 .wrap(token_limit),
         )
-        .service(web::scope("/v2").service(v2_routes()).wrap(api_limit))
-        .service(web::scope("/api/v1").service(v1_routes()).wrap(v1_limit))
+        .service(web::scope("/v2").service(endpoints("/v2")).wrap(api_limit))
+        .service(web::scope("/api/v1").service(endpoints("/api/v1")).wrap(v1_limit))
         // Another method is answered like an unknown path: nobody is to learn where the secret goes.
         .service(
             web::resource("/callbacks/{secret}")
@@ -119,58 +119,18 @@ fn app(
         .wrap(middleware::NormalizePath::trim())
 }
 
-/// Inside of actix-governor, which takes a scope as it is and nothing that is wrapped: what wraps last is passed first.
-fn v2_routes() -> impl HttpServiceFactory {
+/// The endpoints whose path begins with `prefix`. Inside of actix-governor, which takes a scope as it is and nothing that is
+/// wrapped: what wraps last is passed first.
+fn endpoints(prefix: &'static str) -> impl HttpServiceFactory {
     web::scope("")
-        .service(post("/pix/qrcode", web::post().to(v2::qrcode::create)))
-        .service(post("/pix/payment", web::post().to(v2::payment::create)))
-        .service(post("/pix/refund", web::post().to(v2::refund::create)))
-        .service(post("/consult-transaction", web::post().to(v2::consult::consult)))
-        .service(post("/balance", web::post().to(v2::balance::show)))
-        .default_service(web::to(not_found))
-        .wrap(middleware::from_fn(overload::api))
-        .wrap(middleware::from_fn(limits::charge))
-}
-
-fn v1_routes() -> impl HttpServiceFactory {
-    web::scope("")
-        .service(
-            resource("/charges", "GET, HEAD, POST")
-                .route(web::post().to(v1::charges::create))
-                .route(read().to(v1::charges::list)),
-        )
-        .service(get("/charges/{charge}", read().to(v1::charges::show)))
-        .service(
-            resource("/charges/{charge}/refunds", "GET, HEAD, POST")
-                .route(web::post().to(v1::refunds::create))
-                .route(read().to(v1::refunds::list)),
-        )
-        .service(get("/refunds/{refund}", read().to(v1::refunds::show)))
-        .service(get("/refunds/{refund}/evidence", read().to(v1::evidence::of_refund)))
-        .service(
-            resource("/withdrawals", "GET, HEAD, POST")
-                .route(web::post().to(v1::withdrawals::create))
-                .route(read().to(v1::withdrawals::list)),
-        )
-        .service(get("/withdrawals/{withdrawal}", read().to(v1::withdrawals::show)))
-        .service(get("/withdrawals/{withdrawal}/evidence", read().to(v1::evidence::of_withdrawal)))
-        .service(post("/transactions/consult", web::post().to(v1::consult::consult)))
-        .service(get("/balance", read().to(v1::balance::show)))
-        .service(get("/events", read().to(v1::events::list)))
-        .service(get("/events/{event}", read().to(v1::events::show)))
-        .service(get("/events/{event}/deliveries", read().to(v1::events::deliveries)))
-        .service(post("/events/{event}/redeliver", web::post().to(v1::events::redeliver)))
-        .service(post("/deliveries/replay", web::post().to(v1::postbacks::replay)))
-        .service(post("/postbacks/test", web::post().to(v1::postbacks::try_out)))
-        .service(get("/postbacks/endpoints", read().to(v1::postbacks::endpoints)))
-        .service(post("/postbacks/endpoints/{endpoint}/enable", web::post().to(v1::postbacks::enable)))
+        .configure(routes::under(prefix))
         .default_service(web::to(not_found))
         .wrap(middleware::from_fn(overload::api))
         .wrap(middleware::from_fn(limits::charge))
 }
 
 /// GET and HEAD.
-fn read() -> Route {
+pub(crate) fn read() -> Route {
     web::route().guard(guard::Any(guard::Get()).or(guard::Head()))
 }
 
@@ -183,7 +143,7 @@ fn post(path: &str, route: Route) -> Resource {
 }
 
 /// A path, and what it answers to methods it has no route for.
-fn resource(path: &str, allow: &'static str) -> Resource {
+pub(crate) fn resource(path: &str, allow: &'static str) -> Resource {
     web::resource(path).default_service(web::to(move |request: HttpRequest| async move {
         if *request.method() == Method::OPTIONS {
             Ok(HttpResponse::NoContent().insert_header((ALLOW, allow)).finish())

@@ -19,6 +19,7 @@ struct Grant {
     kind: Option<String>,
     public_id: Option<String>,
     secret: Option<String>,
+    scope: Option<String>,
 }
 
 impl Grant {
@@ -30,6 +31,7 @@ impl Grant {
             public_id: either("public_id", "client_id"),
             secret: either("secret", "client_secret"),
             kind: values.remove("grant_type"),
+            scope: values.remove("scope"),
         }
     }
 }
@@ -55,17 +57,29 @@ pub(crate) async fn issue(mut call: Call) -> Answer {
     };
     let Some((public_id, secret)) = credentials else { return Err(AuthError::InvalidCredentials.into()) };
 
-    let authenticator = call.state.services.authenticator.clone();
-    let issued =
-        call.state.run(async move { authenticator.sign_in(&public_id, PlainSecret(secret)).await }).await?;
-    let body = Object::new()
+    let (authenticator, client) = (call.state.services.authenticator.clone(), call.client());
+    let id = public_id.clone();
+    let sign_in = async move { authenticator.sign_in(&id, PlainSecret(secret), client).await };
+    let issued = call.state.spawn(sign_in).await?.map_err(refused)?;
+    call.note_use(&public_id);
+    let mut body = Object::new()
         .text("access_token", &issued.token)
         .text("token_type", "Bearer")
         .number("expires_in", issued.ttl.as_secs());
+    if grant.scope.is_some() {
+        // A token is good for all that its key is. RFC 6749 §3.3 has that said to who asked for something else.
+        body = body.text("scope", &issued.scopes.to_string());
+    }
     Ok(HttpResponse::Ok()
         .content_type("application/json")
         .insert_header((PRAGMA, "no-cache"))
         .body(body.end()))
+}
+
+fn refused(error: AuthError) -> ApiError {
+    let elsewhere = error == AuthError::IpNotAllowed;
+    let answer = ApiError::from(error);
+    if elsewhere { answer.oauth("unauthorized_client") } else { answer }
 }
 
 /// Reads a body by what it looks like; the content type only tells the two kinds of form apart.

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use pix_domain::credentials::store::{ApiKeyStore, IntegratorStore};
-use pix_domain::credentials::{ApiKey, Integrator, IntegratorStatus};
+use pix_domain::credentials::{ApiKey, Integrator, IntegratorStatus, KeyChange, KeySecrets};
 use pix_domain::error::StoreError;
 use pix_domain::fees::{FeeSchedule, FeeStore};
 use pix_domain::ids::IntegratorId;
@@ -83,6 +83,38 @@ impl ApiKeyStore for MemoryStore {
         };
         key.revoked_at.get_or_insert(at);
         Ok(true)
+    }
+
+    async fn change(&self, public_id: &str, change: KeyChange) -> Result<bool, StoreError> {
+        let mut state = self.state();
+        let Some(key) = state.keys.iter_mut().find(|key| key.public_id == public_id) else {
+            return Ok(false);
+        };
+        *key = change.of(key.clone());
+        Ok(true)
+    }
+
+    async fn replace_secrets(
+        &self,
+        public_id: &str,
+        from: KeySecrets,
+        to: KeySecrets,
+    ) -> Result<bool, StoreError> {
+        let mut state = self.state();
+        let mut keys = state.keys.iter_mut().filter(|key| key.public_id == public_id);
+        match keys.find(|key| key.revoked_at.is_none() && key.secrets == from) {
+            Some(key) => key.secrets = to,
+            None => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    async fn mark_used(&self, public_id: &str, at: Timestamp) -> Result<(), StoreError> {
+        let mut state = self.state();
+        if let Some(key) = state.keys.iter_mut().find(|key| key.public_id == public_id) {
+            key.last_used_at = key.last_used_at.max(Some(at));
+        }
+        Ok(())
     }
 }
 

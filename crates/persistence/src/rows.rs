@@ -20,5 +20,5 @@ pub use postbacks::{
     state_of_standing,
 };
 pub use refunds::RefundRow;
-pub use settings::{ApiKeyRow, FeeScheduleRow, IntegratorRow, status_name};
+pub use settings::{ApiKeyRow, FeeScheduleRow, IntegratorRow, KeyChangeRow, KeySecretsRow, status_name};
 pub use withdrawals::WithdrawalRow;

@@ -26,6 +26,15 @@ table! {
         secret_hash -> Text,
         created_at -> Instant,
         revoked_at -> Nullable<Instant>,
+        secret_number -> BigInt,
+        secret_made_at -> Nullable<Instant>,
+        secrets_made -> BigInt,
+        second_secret_hash -> Nullable<Text>,
+        second_secret_made_at -> Nullable<Instant>,
+        scopes -> Nullable<Text>,
+        expires_at -> Nullable<Instant>,
+        allowed_ips -> Text,
+        last_used_at -> Nullable<Instant>,
     }
 }
 

@@ -48,7 +48,7 @@ const ROWS_AT_MIGRATION_2: &str = include_str!("fixtures/at_migration_2.sql");
 /// The tables that were there then, with what each row has more of now.
 const TABLES_AT_MIGRATION_2: [(&str, &str); 15] = [
     ("integrators", ", NULL"),
-    ("api_keys", ""),
+    ("api_keys", ", 1, NULL, 1, NULL, NULL, NULL, NULL, '', NULL"),
     ("fee_schedules", ""),
     ("wallets", ", 0, 0"),
     ("postings", ""),
@@ -233,7 +233,7 @@ async fn a_file_of_the_second_migration_is_brought_up_to_date_with_all_that_is_i
     }
     assert_eq!(
         SqliteStore::migrate(&path).unwrap(),
-        ["2026-11-21-000003_uncertain", "2026-11-22-000004_postbacks"]
+        ["2026-11-21-000003_uncertain", "2026-11-22-000004_postbacks", "2026-11-22-000005_keys"]
     );
     for (table, more) in TABLES_AT_MIGRATION_2 {
         // Fails when a row isn't as it was, or there are more or fewer.

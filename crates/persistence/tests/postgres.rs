@@ -541,13 +541,7 @@ async fn keys_and_fees_that_are_made_at_once_are_numbered_without_a_gap() {
     let tasks: Vec<_> = (0..16)
         .map(|turn| {
             let store = stores[turn % 2].clone();
-            let key = ApiKey {
-                integrator_id: owner,
-                public_id: format!("key-{turn}"),
-                secret_hash: SecretHash("hash".into()),
-                created_at: at,
-                revoked_at: None,
-            };
+            let key = ApiKey::new(format!("key-{turn}"), owner, SecretHash("hash".into()), at);
             tokio::spawn(async move {
                 ApiKeyStore::create(&*store, key).await.unwrap();
                 store.set(owner, FeeSchedule::free(), at).await.unwrap()
@@ -569,13 +563,7 @@ async fn what_names_no_integrator_or_a_taken_id_is_rejected() {
     let owner = place.services().integrator().await;
     let nobody = IntegratorId(Uuid::nil());
     let at = Timestamp::from_micros(1);
-    let key = |owner| ApiKey {
-        integrator_id: owner,
-        public_id: "key".into(),
-        secret_hash: SecretHash("hash".into()),
-        created_at: at,
-        revoked_at: None,
-    };
+    let key = |owner| ApiKey::new("key", owner, SecretHash("hash".into()), at);
     let rejected = |why: &str| StoreError::Rejected(why.to_owned());
     let unknown = rejected("no such integrator");
     assert_eq!(ApiKeyStore::create(&*place.store, key(nobody)).await, Err(unknown.clone()));

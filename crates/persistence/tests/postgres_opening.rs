@@ -28,7 +28,10 @@ const ROWS_AT_MIGRATION_2: &str = include_str!("fixtures/at_migration_2.sql");
 /// The tables that were there then, with what each row has more of now.
 const TABLES_AT_MIGRATION_2: [(&str, &str); 15] = [
     ("integrators", ", NULL::text"),
-    ("api_keys", ""),
+    (
+        "api_keys",
+        ", 1, NULL::bigint, 1, NULL::text, NULL::bigint, NULL::text, NULL::bigint, '', NULL::bigint",
+    ),
     ("fee_schedules", ""),
     ("wallets", ", 0, 0"),
     ("postings", ""),
@@ -358,7 +361,7 @@ async fn a_database_of_the_second_migration_is_brought_up_to_date_with_all_that_
     let url = server().url(&name);
     assert_eq!(
         PgStore::migrate(&url, PATIENCE).await.unwrap(),
-        ["2026-11-21-000003_uncertain", "2026-11-22-000004_postbacks"]
+        ["2026-11-21-000003_uncertain", "2026-11-22-000004_postbacks", "2026-11-22-000005_keys"]
     );
     for (table, more) in TABLES_AT_MIGRATION_2 {
         let lost =

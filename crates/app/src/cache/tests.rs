@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use pix_domain::credentials::SecretHash;
 use pix_domain::credentials::store::{MockApiKeyStore, MockIntegratorStore};
+use pix_domain::credentials::{Scopes, SecretHash};
 use pix_domain::fees::MockFeeStore;
 use uuid::Uuid;
 
@@ -40,13 +40,7 @@ fn integrator(status: IntegratorStatus) -> Integrator {
 
 fn key(revoked: bool) -> ApiKey {
     let at = Timestamp::from_micros(0);
-    ApiKey {
-        public_id: "k".into(),
-        integrator_id: ONE,
-        secret_hash: SecretHash(String::new()),
-        created_at: at,
-        revoked_at: revoked.then_some(at),
-    }
+    ApiKey { revoked_at: revoked.then_some(at), ..ApiKey::new("k", ONE, SecretHash(String::new()), at) }
 }
 
 fn schedule(version: u32) -> FeeSchedule {
@@ -154,6 +148,29 @@ async fn a_revoked_key_is_revoked_at_once_and_a_new_one_works_at_once() {
     for _ in 0..2 {
         assert_eq!(cached.find("k").await.unwrap(), Some(key(true)));
     }
+}
+
+#[tokio::test]
+async fn what_is_changed_of_a_key_holds_at_once_and_its_last_use_is_not_worth_a_lookup() {
+    let narrow = || KeyChange { scopes: Scopes::parse("read").ok(), ..KeyChange::default() };
+    let secrets = key(false).secrets;
+    let rotated = secrets.clone().add(SecretHash("second".into()), Timestamp::from_micros(1)).unwrap();
+    let (changed, rotating) = (narrow().of(key(false)), ApiKey { secrets: rotated.clone(), ..key(false) });
+    let mut store = MockApiKeyStore::new();
+    for found in [key(false), changed.clone(), rotating.clone()] {
+        store.expect_find().times(1).returning(move |_| Ok(Some(found.clone())));
+    }
+    store.expect_change().times(1).returning(|_, _| Ok(true));
+    store.expect_replace_secrets().times(1).returning(|_, _, _| Ok(true));
+    store.expect_mark_used().times(1).returning(|_, _| Ok(()));
+    let cached = CachedKeys::new(Arc::new(store), TTL, Arc::new(Hand::default()));
+    assert_eq!(cached.find("k").await.unwrap(), Some(key(false)));
+    cached.mark_used("k", Timestamp::from_micros(1)).await.unwrap();
+    assert_eq!(cached.find("k").await.unwrap(), Some(key(false)));
+    cached.change("k", narrow()).await.unwrap();
+    assert_eq!(cached.find("k").await.unwrap(), Some(changed));
+    cached.replace_secrets("k", secrets, rotated).await.unwrap();
+    assert_eq!(cached.find("k").await.unwrap(), Some(rotating));
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use pix_domain::credentials::KeyChange;
 use pix_domain::fees::FeeSchedule;
 use pix_domain::time::Clock;
 use pix_domain::wallet::Entry;
@@ -80,7 +81,8 @@ impl Walk {
             ..FeeSchedule::free()
         };
         store.records.fees.set(made.id, schedule, SystemClock.now()).await?;
-        let (key, secret) = key::create(store, &journal, &gateway::hasher(config)?, made.id).await?;
+        let hasher = gateway::hasher(config)?;
+        let (key, secret) = key::create(store, &journal, &hasher, made.id, KeyChange::default()).await?;
         let simulator =
             running.simulator.as_ref().context("the demo needs the simulated provider")?.base_url();
         println!("integrator {} (cash-out 1.00 + 1 %, refund 0.50), key {}", made.id, key.public_id);

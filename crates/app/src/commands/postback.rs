@@ -7,12 +7,12 @@ use pix_domain::audit_log::Action;
 use pix_domain::postbacks::delivery::{DeliveryState, Endpoint, EndpointId, Lane, ReplayQuery, Standing};
 use pix_domain::postbacks::events::{EventKey, EventQuery, ListedEvent, PostbackScope};
 use pix_domain::postbacks::service::MAX_REPLAYED;
-use pix_domain::time::{Clock, Timestamp};
+use pix_domain::time::Clock;
 use pix_domain::transition::EventKind;
 use serde_json::{Value, json};
 
 use super::secret::known;
-use super::{answer, rfc3339};
+use super::{answer, rfc3339, time};
 use crate::cli;
 use crate::config::Config;
 use crate::journal::Journal;
@@ -124,12 +124,6 @@ fn endpoint_text(one: &Endpoint) -> String {
 fn replayed_text(replayed: u64) -> String {
     let more = if replayed == u64::from(MAX_REPLAYED) { "; there may be more: run it again" } else { "" };
     format!("{replayed} postbacks are delivered again{more}")
-}
-
-fn time(text: &str) -> anyhow::Result<Timestamp> {
-    let time = chrono::DateTime::parse_from_rfc3339(text);
-    let time = time.with_context(|| format!("\"{text}\" must be a time such as 2026-11-22T12:00:00Z"))?;
-    Ok(Timestamp::from_micros(time.timestamp_micros()))
 }
 
 fn kind(name: &str) -> anyhow::Result<EventKind> {

@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::process::ExitCode;
 
+use pix_domain::credentials::KeyChange;
 use pix_domain::postbacks::relay::Relay;
 use pix_notifications::Deliverer;
 use pix_settlement::ClientTls;
@@ -160,7 +161,8 @@ async fn print_demo(config: &Config, running: &Running) -> anyhow::Result<()> {
             key::revoke(store, &journal, &old.public_id).await?;
         }
     }
-    let (key, secret) = key::create(store, &journal, &gateway::hasher(config)?, demo.id).await?;
+    let hasher = gateway::hasher(config)?;
+    let (key, secret) = key::create(store, &journal, &hasher, demo.id, KeyChange::default()).await?;
     let (url, public_id, secret) = (&running.url, &key.public_id, &secret.0);
     println!(
         "\nDemo integrator {}\n  public_id  {public_id}\n  secret     {secret}\n\n# A token:\n\n  TOKEN=$(curl -s -u {public_id}:{secret} -X POST {url}/v2/oauth/token | sed -n 's/.*\"access_token\":\"\\([^\"]*\\)\".*/\\1/p')\n\n# A charge:\n\n  curl -s {url}/api/v1/charges -H \"Authorization: Bearer $TOKEN\" -H 'Content-Type: application/json' \\\n    -d '{{\"amount\": 15.50, \"external_id\": \"order-1\", \"payer\": {{\"name\": \"Maria Silva\", \"document\": \"52998224725\"}}}}'; echo\n",

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use pix_domain::credentials::{ApiKey, Integrator, IntegratorStatus, SecretHash};
+use pix_domain::credentials::{
+    ApiKey, Integrator, IntegratorStatus, KeyChange, MAX_ALLOWED_IPS, Scopes, SecretHash,
+};
 use pix_domain::error::StoreError;
 use pix_domain::ids::IntegratorId;
 use pix_domain::wallet::Wallet;
@@ -11,12 +13,23 @@ use crate::builders::integrator;
 use crate::{Services, StoreHarness, services};
 
 fn api_key(services: &Services, integrator_id: IntegratorId, public_id: &str) -> ApiKey {
+    let hash = SecretHash("$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$aGFzaGhhc2g".into());
+    ApiKey::new(public_id, integrator_id, hash, services.now())
+}
+
+/// The same with everything that a key may have.
+fn narrow_key(services: &Services, integrator_id: IntegratorId, public_id: &str) -> ApiKey {
+    let key = api_key(services, integrator_id, public_id);
+    let later = services.now().plus(Duration::from_secs(7));
     ApiKey {
-        public_id: public_id.to_owned(),
-        integrator_id,
-        secret_hash: SecretHash("$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$aGFzaGhhc2g".into()),
-        created_at: services.now(),
-        revoked_at: None,
+        secrets: key.secrets.add(SecretHash("$argon2id$second".into()), later).expect("room for a second"),
+        scopes: Scopes::parse("read balance:read").expect("scopes"),
+        expires_at: Some(later),
+        allowed_ips: ["203.0.113.0/24", "192.0.2.7", "2001:db8::/48"]
+            .map(|range| range.parse().expect("a range"))
+            .into(),
+        last_used_at: Some(services.now()),
+        ..key
     }
 }
 
@@ -81,7 +94,10 @@ pub async fn keys_are_kept_and_listed(harness: &mut dyn StoreHarness) {
     let store = &services.stores.keys;
     let mut made = Vec::new();
     for public_id in ["pk_zzz", "pk_aaa", "pk_AAA"] {
-        let key = api_key(&services, integrator_id, public_id);
+        let key = match public_id {
+            "pk_aaa" => narrow_key(&services, integrator_id, public_id),
+            _ => api_key(&services, integrator_id, public_id),
+        };
         assert_eq!(store.create(key.clone()).await, Ok(()));
         assert_eq!(store.find(public_id).await, Ok(Some(key.clone())));
         made.push(key);
@@ -137,4 +153,95 @@ pub async fn a_key_is_revoked_once(harness: &mut dyn StoreHarness) {
     assert_eq!(store.list(integrator_id).await, Ok(vec![revoked, other.clone()]));
     assert_eq!(store.find("pk_two").await, Ok(Some(other)));
     assert_eq!(store.revoke("pk_none", revoked_at).await, Ok(false));
+}
+
+/// What a key is good for is changed, each thing without the others, and no other key with it.
+pub async fn a_key_is_changed_in_what_is_named(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let integrator_id = services.integrator().await;
+    let store = &services.stores.keys;
+    let other = narrow_key(&services, integrator_id, "pk_two");
+    store.create(other.clone()).await.expect("a new key");
+    let mut expected = api_key(&services, integrator_id, "pk_one");
+    store.create(expected.clone()).await.expect("a new key");
+    let ranges: Vec<_> = (0..MAX_ALLOWED_IPS)
+        .map(|number| format!("2001:db8:{number:x}::/48").parse().expect("a range"))
+        .collect();
+    let few = Scopes::parse("charges:write").ok();
+    for change in [
+        KeyChange { scopes: few, ..KeyChange::default() },
+        KeyChange { expires_at: Some(Some(services.now())), ..KeyChange::default() },
+        KeyChange { allowed_ips: Some(ranges), ..KeyChange::default() },
+        KeyChange::default(),
+        KeyChange { scopes: Some(Scopes::ALL), expires_at: Some(None), allowed_ips: Some(Vec::new()) },
+    ] {
+        assert_eq!(store.change("pk_one", change.clone()).await, Ok(true));
+        expected = change.of(expected);
+        assert_eq!(store.find("pk_one").await, Ok(Some(expected.clone())));
+    }
+    for change in [KeyChange::default(), KeyChange { scopes: few, ..KeyChange::default() }] {
+        assert_eq!(store.change("pk_none", change).await, Ok(false));
+    }
+    assert_eq!(store.find("pk_two").await, Ok(Some(other)));
+}
+
+/// Secrets are replaced when they are still the ones that were read, and never those of a revoked key.
+pub async fn secrets_of_a_key_are_replaced_by_who_knows_them(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let integrator_id = services.integrator().await;
+    let store = &services.stores.keys;
+    for public_id in ["pk_one", "pk_two"] {
+        store.create(api_key(&services, integrator_id, public_id)).await.expect("a new key");
+    }
+    let other = store.find("pk_two").await;
+    services.wait(Duration::from_secs(1));
+    let one = api_key(&services, integrator_id, "pk_one");
+    let first = store.find("pk_one").await.expect("a lookup").expect("a key").secrets;
+    let add = |text: &str| first.clone().add(SecretHash(text.into()), services.now()).expect("room");
+    let (second, rival) = (add("second"), add("rival"));
+    assert_eq!(store.replace_secrets("pk_one", first.clone(), second.clone()).await, Ok(true));
+    assert_eq!(store.replace_secrets("pk_one", first.clone(), rival).await, Ok(false));
+    let found = store.find("pk_one").await.expect("a lookup").expect("a key");
+    assert_eq!(found.secrets, second);
+    assert_eq!((found.scopes, found.revoked_at), (one.scopes, None));
+
+    // Back to the first one, whose place a third takes: nobody takes these for what was there before.
+    let back = second.clone().retire(2).expect("two");
+    assert_eq!(store.replace_secrets("pk_one", second.clone(), back.clone()).await, Ok(true));
+    assert_eq!(store.replace_secrets("pk_one", second, first.clone()).await, Ok(false));
+    let third = back.clone().add(SecretHash("third".into()), services.now()).expect("room");
+    assert_eq!(store.replace_secrets("pk_one", first, third.clone()).await, Ok(false));
+    assert_eq!(store.replace_secrets("pk_one", back, third.clone()).await, Ok(true));
+    let alone = third.clone().retire(1).expect("two");
+    assert_eq!(store.replace_secrets("pk_one", third, alone.clone()).await, Ok(true));
+    let found = store.find("pk_one").await.expect("a lookup").expect("a key");
+    assert_eq!((found.secrets.older.number, found.secrets.made), (3, 3));
+    assert_eq!(found.secrets, alone);
+
+    store.revoke("pk_one", services.now()).await.expect("a revoked key");
+    let after = alone.clone().add(SecretHash("fourth".into()), services.now()).expect("room");
+    assert_eq!(store.replace_secrets("pk_one", alone.clone(), after.clone()).await, Ok(false));
+    assert_eq!(store.replace_secrets("pk_none", alone, after).await, Ok(false));
+    assert_eq!(store.find("pk_two").await, other);
+}
+
+/// The time of a key's last use only goes forward, and changes nothing else.
+pub async fn the_last_use_of_a_key_is_kept(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let integrator_id = services.integrator().await;
+    let store = &services.stores.keys;
+    let (key, other) =
+        (api_key(&services, integrator_id, "pk_one"), api_key(&services, integrator_id, "pk_two"));
+    for key in [&key, &other] {
+        store.create(key.clone()).await.expect("a new key");
+    }
+    let at = |seconds| services.now().plus(Duration::from_secs(seconds));
+    for (used, kept) in [(60, 60), (120, 120), (90, 120)] {
+        assert_eq!(store.mark_used("pk_one", at(used)).await, Ok(()));
+        let expected = ApiKey { last_used_at: Some(at(kept)), ..key.clone() };
+        assert_eq!(store.find("pk_one").await, Ok(Some(expected)));
+    }
+    assert_eq!(store.mark_used("pk_none", at(60)).await, Ok(()));
+    assert_eq!(store.find("pk_none").await, Ok(None));
+    assert_eq!(store.find("pk_two").await, Ok(Some(other)));
 }

@@ -29,13 +29,7 @@ pub async fn everything_is_there_after_reopening(harness: &mut dyn StoreHarness)
     let intent = first.withdrawal_intent(integrator_id, 500).answering(Some(key("k")));
     let held = intent.withdrawal().cloned().expect("a withdrawal");
     first.apply(intent).await;
-    let api_key = ApiKey {
-        public_id: "pk_one".into(),
-        integrator_id,
-        secret_hash: SecretHash("$argon2id$".into()),
-        created_at: first.now(),
-        revoked_at: None,
-    };
+    let api_key = ApiKey::new("pk_one", integrator_id, SecretHash("$argon2id$".into()), first.now());
     first.stores.keys.create(api_key.clone()).await.expect("a new key");
     first.stores.keys.revoke("pk_one", first.now()).await.expect("a revoked key");
     first.wait(Duration::from_mins(1));
@@ -63,7 +57,7 @@ pub async fn everything_is_there_after_reopening(harness: &mut dyn StoreHarness)
     assert_eq!(fees, Ok(Some(FeeSchedule { version: 1, ..some_fees() })));
     let revoked = again.stores.keys.find("pk_one").await.expect("a lookup").expect("a key");
     assert_eq!(revoked.revoked_at.map(|at| at.plus(LEASE)), Some(now));
-    assert_eq!(revoked.secret_hash, api_key.secret_hash);
+    assert_eq!(revoked.secrets, api_key.secrets);
     let follow_ups = &again.stores.domain.follow_ups;
     assert_eq!(follow_ups.claim(now, LEASE, 99).await, Ok(Vec::new()), "a lease outlives whoever took it");
     let mut due = follow_ups.claim(now.plus(LEASE), LEASE, 99).await.expect("a claim");

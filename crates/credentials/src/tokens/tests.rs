@@ -12,6 +12,7 @@ fn claims() -> Claims {
     Claims {
         integrator_id: IntegratorId(Uuid::from_u128(42)),
         key_public_id: "pixpk_0123456789abcdefghjk".to_owned(),
+        secret_number: 1,
         issued_at: NOW,
         expires_at: NOW.plus(HOUR),
     }
@@ -56,7 +57,10 @@ fn a_token_says_what_was_sealed_to_the_microsecond() {
 #[test]
 fn a_token_made_by_hand_with_the_same_claims_is_the_same() {
     let tokens = tokens();
-    assert_eq!(tokens.open(&seal(&tokens, &payload()), NOW), Ok(claims()));
+    let mut payload = payload();
+    assert_eq!(tokens.open(&seal(&tokens, &payload), NOW), Ok(claims()), "of before secrets had numbers");
+    payload["secret"] = serde_json::json!(2);
+    assert_eq!(tokens.open(&seal(&tokens, &payload), NOW), Ok(Claims { secret_number: 2, ..claims() }));
 }
 
 #[test]
@@ -258,6 +262,7 @@ proptest! {
     fn any_claims_in_range_come_back(
         id: u128,
         key in "[!-~]{1,256}",
+        secret_number: u32,
         issued in 0..4_000_000_000_000_000_i64,
         lives_us in 1..86_400_000_000_u64,
     ) {
@@ -265,6 +270,7 @@ proptest! {
         let claims = Claims {
             integrator_id: IntegratorId(Uuid::from_u128(id)),
             key_public_id: key,
+            secret_number,
             issued_at,
             expires_at: issued_at.plus(Duration::from_micros(lives_us)),
         };

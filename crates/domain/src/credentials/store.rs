@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{ApiKey, Integrator, IntegratorStatus};
+use super::{ApiKey, Integrator, IntegratorStatus, KeyChange, KeySecrets};
 use crate::error::StoreError;
 use crate::ids::IntegratorId;
 use crate::postbacks::events::PostbackScope;
@@ -49,4 +49,20 @@ pub trait ApiKeyStore: Send + Sync {
     /// Revokes the key, for good and once: a second call keeps the first time. `false` when there is no such key.
     /// MUST be seen by every `find` on this node at once.
     async fn revoke(&self, public_id: &str, at: Timestamp) -> Result<bool, StoreError>;
+
+    /// Changes what a key is good for; what `change` doesn't name stays as it is, whatever others change meanwhile.
+    /// `false` when there is no such key. MUST be seen by every `find` on this node at once.
+    async fn change(&self, public_id: &str, change: KeyChange) -> Result<bool, StoreError>;
+
+    /// Puts the secrets `to` in the place of `from`; `false`, with nothing changed, when there is no such key, it is
+    /// revoked, or its secrets are not `from` any more. MUST be seen by every `find` on this node at once.
+    async fn replace_secrets(
+        &self,
+        public_id: &str,
+        from: KeySecrets,
+        to: KeySecrets,
+    ) -> Result<bool, StoreError>;
+
+    /// Notes that the key was used at `at`, unless a later use is noted. Of an unknown key nothing is noted.
+    async fn mark_used(&self, public_id: &str, at: Timestamp) -> Result<(), StoreError>;
 }

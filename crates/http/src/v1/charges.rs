@@ -12,13 +12,13 @@ use pix_domain::transactions::Transaction;
 
 use super::{CURRENCY, created, failure, find, list, url};
 use crate::error::ApiError;
-use crate::extract::{Answer, Call, ok};
+use crate::extract::{Answer, TenantCall, ok};
 use crate::fields::Mode;
 use crate::json::Object;
 use crate::{requests, time, words};
 
 /// Makes a charge.
-pub(crate) async fn create(mut call: Call) -> Answer {
+pub(crate) async fn create(mut call: TenantCall) -> Answer {
     let caller = call.caller().await?;
     let key = call.idempotency_key()?;
     let text = call.text().await?;
@@ -33,7 +33,7 @@ pub(crate) async fn create(mut call: Call) -> Answer {
 }
 
 /// A page of charges.
-pub(crate) async fn list(call: Call) -> Answer {
+pub(crate) async fn list(call: TenantCall) -> Answer {
     let caller = call.caller().await?;
     let asked = list::Asked::parse(call.http.query_string(), words::charge_states)?;
     let (charges, query) = (call.state.services.charges.clone(), asked.query.clone());
@@ -48,7 +48,7 @@ pub(crate) async fn list(call: Call) -> Answer {
 }
 
 /// One charge.
-pub(crate) async fn show(call: Call) -> Answer {
+pub(crate) async fn show(call: TenantCall) -> Answer {
     let caller = call.caller().await?;
     let name = call.path_part().await;
     let charge = named(&call, &caller, name).await?;
@@ -56,7 +56,7 @@ pub(crate) async fn show(call: Call) -> Answer {
 }
 
 /// The charge that a path names.
-pub(super) async fn named(call: &Call, caller: &Caller, name: String) -> Result<Charge, ApiError> {
+pub(super) async fn named(call: &TenantCall, caller: &Caller, name: String) -> Result<Charge, ApiError> {
     let (transactions, integrator_id) = (call.state.services.transactions.clone(), caller.integrator_id);
     let work = async move { find(&transactions, integrator_id, ResourceKind::Charge, &name).await };
     match call.state.run(work).await? {

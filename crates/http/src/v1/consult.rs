@@ -11,13 +11,13 @@ use uuid::Uuid;
 use super::{charges, refunds, withdrawals};
 use crate::callbacks::provider_status;
 use crate::error::ApiError;
-use crate::extract::{Answer, Call, ok};
+use crate::extract::{Answer, TenantCall, ok};
 use crate::fields::{Form, Mode, Problems};
 use crate::json::Object;
 use crate::{requests, time};
 
 /// Shows the transaction as it is after asking, and what the provider said.
-pub(crate) async fn consult(mut call: Call) -> Answer {
+pub(crate) async fn consult(mut call: TenantCall) -> Answer {
     let caller = call.caller().await?;
     let (uuid, name) = read(&call.text().await?)?;
     let transactions = call.state.services.transactions.clone();

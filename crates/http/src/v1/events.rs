@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use super::list::{per_page, percent_encoded, values};
 use crate::error::ApiError;
-use crate::extract::{Answer, Call, ok};
+use crate::extract::{Answer, TenantCall, ok};
 use crate::fields::Problems;
 use crate::json::{self, Object};
 use crate::{postbacks, time};
@@ -28,7 +28,7 @@ const CURSOR_NUMBER_DIGITS: usize = 16;
 const CURSOR_CHECK_DIGITS: usize = 16;
 
 /// A page of events, oldest first.
-pub(crate) async fn list(call: Call) -> Answer {
+pub(crate) async fn list(call: TenantCall) -> Answer {
     let caller = call.caller().await?;
     let (query, filters) = read(call.http.query_string(), caller.integrator_id)?;
     let (events, limit) = (call.state.services.postbacks.clone(), query.limit);
@@ -38,7 +38,7 @@ pub(crate) async fn list(call: Call) -> Answer {
 }
 
 /// One event.
-pub(crate) async fn show(call: Call) -> Answer {
+pub(crate) async fn show(call: TenantCall) -> Answer {
     let caller = call.caller().await?;
     let id = call.path_part().await;
     let events = call.state.services.postbacks.clone();
@@ -47,7 +47,7 @@ pub(crate) async fn show(call: Call) -> Answer {
 }
 
 /// The attempts to deliver one event, oldest first.
-pub(crate) async fn deliveries(call: Call) -> Answer {
+pub(crate) async fn deliveries(call: TenantCall) -> Answer {
     let caller = call.caller().await?;
     let id = call.path_part().await;
     let events = call.state.services.postbacks.clone();
@@ -58,7 +58,7 @@ pub(crate) async fn deliveries(call: Call) -> Answer {
 }
 
 /// Delivers one event once more. Nothing is wanted of the body, so any will do.
-pub(crate) async fn redeliver(mut call: Call) -> Answer {
+pub(crate) async fn redeliver(mut call: TenantCall) -> Answer {
     let caller = call.caller().await?;
     call.bytes().await?;
     let id = call.path_part().await;

@@ -6,21 +6,21 @@ use pix_domain::evidence::{Evidence, EvidenceKind, Proof};
 use pix_domain::ids::ResourceKind;
 
 use super::find;
-use crate::extract::{Answer, Call, ok};
+use crate::extract::{Answer, TenantCall, ok};
 use crate::json::{self, Object};
 use crate::time;
 
 /// The evidence about a withdrawal.
-pub(crate) async fn of_withdrawal(call: Call) -> Answer {
+pub(crate) async fn of_withdrawal(call: TenantCall) -> Answer {
     list(call, ResourceKind::Withdrawal).await
 }
 
 /// The evidence about a refund.
-pub(crate) async fn of_refund(call: Call) -> Answer {
+pub(crate) async fn of_refund(call: TenantCall) -> Answer {
     list(call, ResourceKind::Refund).await
 }
 
-async fn list(call: Call, kind: ResourceKind) -> Answer {
+async fn list(call: TenantCall, kind: ResourceKind) -> Answer {
     let caller = call.caller().await?;
     let name = call.path_part().await;
     let transactions = call.state.services.transactions.clone();

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::events::{distinct, kind};
 use crate::error::ApiError;
-use crate::extract::{Answer, Call, ok};
+use crate::extract::{Answer, TenantCall, ok};
 use crate::fields::{Form, Mode, Problems};
 use crate::json::{self, Object};
 use crate::time;
@@ -22,7 +22,7 @@ use crate::time;
 const TRIAL_RETRY_AFTER_SECONDS: u64 = 5;
 
 /// Delivers once more what the body names.
-pub(crate) async fn replay(mut call: Call) -> Answer {
+pub(crate) async fn replay(mut call: TenantCall) -> Answer {
     let caller = call.caller().await?;
     let query = read_replay(&call.text().await?)?;
     let postbacks = call.state.services.postbacks.clone();
@@ -32,7 +32,7 @@ pub(crate) async fn replay(mut call: Call) -> Answer {
 }
 
 /// Sends a signed trial to a URL and says what came of it.
-pub(crate) async fn try_out(mut call: Call) -> Answer {
+pub(crate) async fn try_out(mut call: TenantCall) -> Answer {
     let caller = call.caller().await?;
     let url = read_url(&call.text().await?, &call.state.services.postbacks)?;
     let postbacks = call.state.services.postbacks.clone();
@@ -50,7 +50,7 @@ pub(crate) async fn try_out(mut call: Call) -> Answer {
 }
 
 /// The endpoints that have failed lately.
-pub(crate) async fn endpoints(call: Call) -> Answer {
+pub(crate) async fn endpoints(call: TenantCall) -> Answer {
     let caller = call.caller().await?;
     let postbacks = call.state.services.postbacks.clone();
     let found = call.state.run(async move { postbacks.endpoints(caller.integrator_id).await }).await?;
@@ -59,7 +59,7 @@ pub(crate) async fn endpoints(call: Call) -> Answer {
 }
 
 /// Switches an endpoint on again. Nothing is wanted of the body, so any will do.
-pub(crate) async fn enable(mut call: Call) -> Answer {
+pub(crate) async fn enable(mut call: TenantCall) -> Answer {
     let caller = call.caller().await?;
     call.bytes().await?;
     let Ok(id) = Uuid::try_parse(&call.path_part().await) else {

@@ -11,14 +11,14 @@ use pix_domain::withdrawals::OutgoingState;
 
 use super::{CURRENCY, charges, created, failure, find, url};
 use crate::error::ApiError;
-use crate::extract::{Answer, Call, ok};
+use crate::extract::{Answer, TenantCall, ok};
 use crate::fields::{Form, Mode, Problems};
 use crate::json::{self, Object};
 use crate::requests::RefundBody;
 use crate::{time, words};
 
 /// Sends money of a charge back: `amount` of it, or all that is left.
-pub(crate) async fn create(mut call: Call) -> Answer {
+pub(crate) async fn create(mut call: TenantCall) -> Answer {
     let caller = call.caller().await?;
     let key = call.idempotency_key()?;
     let name = call.path_part().await;
@@ -39,7 +39,7 @@ pub(crate) async fn create(mut call: Call) -> Answer {
 }
 
 /// The refunds of a charge, oldest first: all of them.
-pub(crate) async fn list(call: Call) -> Answer {
+pub(crate) async fn list(call: TenantCall) -> Answer {
     let caller = call.caller().await?;
     let name = call.path_part().await;
     let charge = charges::named(&call, &caller, name).await?;
@@ -52,7 +52,7 @@ pub(crate) async fn list(call: Call) -> Answer {
 }
 
 /// One refund.
-pub(crate) async fn show(call: Call) -> Answer {
+pub(crate) async fn show(call: TenantCall) -> Answer {
     let caller = call.caller().await?;
     let name = call.path_part().await;
     let transactions = call.state.services.transactions.clone();

@@ -11,14 +11,14 @@ use pix_domain::withdrawals::{OutgoingState, Withdrawal};
 
 use super::{CURRENCY, created, failure, find, list, url};
 use crate::error::ApiError;
-use crate::extract::{Answer, Call, ok};
+use crate::extract::{Answer, TenantCall, ok};
 use crate::fields::Mode;
 use crate::json::Object;
 use crate::{requests, time, words};
 
 /// Sends money out of the wallet. What the provider refuses at once is an error that names the resource; asked for
 /// again, it is shown as it is.
-pub(crate) async fn create(mut call: Call) -> Answer {
+pub(crate) async fn create(mut call: TenantCall) -> Answer {
     let caller = call.caller().await?;
     let key = call.idempotency_key()?;
     let text = call.text().await?;
@@ -37,7 +37,7 @@ pub(crate) async fn create(mut call: Call) -> Answer {
 }
 
 /// A page of withdrawals.
-pub(crate) async fn list(call: Call) -> Answer {
+pub(crate) async fn list(call: TenantCall) -> Answer {
     let caller = call.caller().await?;
     let asked = list::Asked::parse(call.http.query_string(), words::withdrawal_states)?;
     let (withdrawals, query) = (call.state.services.withdrawals.clone(), asked.query.clone());
@@ -48,7 +48,7 @@ pub(crate) async fn list(call: Call) -> Answer {
 }
 
 /// One withdrawal.
-pub(crate) async fn show(call: Call) -> Answer {
+pub(crate) async fn show(call: TenantCall) -> Answer {
     let caller = call.caller().await?;
     let name = call.path_part().await;
     let transactions = call.state.services.transactions.clone();

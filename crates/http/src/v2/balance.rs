@@ -1,10 +1,10 @@
 //! `POST /v2/balance`: the available balance.
 
-use crate::extract::{Answer, Call, ok};
+use crate::extract::{Answer, TenantCall, ok};
 use crate::json::Object;
 
 /// Shows the available balance as a decimal text. Nothing is wanted of the body, so any will do.
-pub(crate) async fn show(mut call: Call) -> Answer {
+pub(crate) async fn show(mut call: TenantCall) -> Answer {
     let caller = call.caller().await?;
     call.bytes().await?;
     let wallets = call.state.services.wallets.clone();

@@ -4,11 +4,11 @@ use pix_domain::error::ServiceError;
 use pix_domain::transactions::ProviderAnswer;
 
 use super::{nameable, pix_id, transaction};
-use crate::extract::{Answer, Call, ok};
+use crate::extract::{Answer, TenantCall, ok};
 use crate::fields::{Form, Mode, Problems};
 
 /// Shows what the provider knows now, or what we know when it can't be asked.
-pub(crate) async fn consult(mut call: Call) -> Answer {
+pub(crate) async fn consult(mut call: TenantCall) -> Answer {
     let caller = call.caller().await?;
     let text = call.text().await?;
     let form = Form::parse(&text, Mode::Liberal)?;

@@ -4,14 +4,14 @@ use pix_domain::withdrawals::{OutgoingState, Withdrawal};
 
 use super::own_name;
 use crate::error::ApiError;
-use crate::extract::{Answer, Call, ok};
+use crate::extract::{Answer, TenantCall, ok};
 use crate::fields::Mode;
 use crate::json::Object;
 use crate::{requests, words};
 
 /// Sends money, or shows the payment that was sent for the same handle, as it is now. One that failed is 406 whenever
 /// it is asked about, unless it left after all: clients take 406, and only 406, as final.
-pub(crate) async fn create(mut call: Call) -> Answer {
+pub(crate) async fn create(mut call: TenantCall) -> Answer {
     let caller = call.caller().await?;
     let key = call.idempotency_key()?;
     let text = call.text().await?;

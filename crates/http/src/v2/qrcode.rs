@@ -4,13 +4,13 @@ use pix_domain::charges::{Charge, ChargeState};
 
 use super::own_name;
 use crate::error::ApiError;
-use crate::extract::{Answer, Call, ok};
+use crate::extract::{Answer, TenantCall, ok};
 use crate::fields::Mode;
 use crate::json::Object;
 use crate::{requests, time, words};
 
 /// Makes a charge, or shows the one that was made for the same handle, as it is now.
-pub(crate) async fn create(mut call: Call) -> Answer {
+pub(crate) async fn create(mut call: TenantCall) -> Answer {
     let caller = call.caller().await?;
     let key = call.idempotency_key()?;
     let text = call.text().await?;

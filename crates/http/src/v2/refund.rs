@@ -7,14 +7,14 @@ use pix_domain::withdrawals::OutgoingState;
 
 use super::{nameable, own_name, pix_id};
 use crate::error::ApiError;
-use crate::extract::{Answer, Call, ok};
+use crate::extract::{Answer, TenantCall, ok};
 use crate::fields::{Form, Mode, Problems};
 use crate::json::Object;
 use crate::requests::RefundBody;
 use crate::words;
 
 /// Sends money back, or shows the refund that was made for the same handle, as it is now.
-pub(crate) async fn create(mut call: Call) -> Answer {
+pub(crate) async fn create(mut call: TenantCall) -> Answer {
     let caller = call.caller().await?;
     let key = call.idempotency_key()?;
     let text = call.text().await?;

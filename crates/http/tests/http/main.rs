@@ -13,9 +13,13 @@ mod events;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
+mod keys;
+#[cfg(test)]
 mod limits;
 #[cfg(test)]
 mod logs;
+#[cfg(test)]
+mod matrix;
 #[cfg(test)]
 mod overload;
 #[cfg(test)]

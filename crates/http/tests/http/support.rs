@@ -11,8 +11,8 @@ use pix_domain::charges::Charge;
 use pix_domain::charges::service::ChargeService;
 use pix_domain::credentials::service::Authenticator;
 use pix_domain::credentials::{
-    AccessTokens, ApiKey, Claims, HashError, IntegratorStatus, PlainSecret, SecretHash, SecretHasher,
-    TokenError,
+    AccessTokens, ApiKey, Claims, HashError, IntegratorStatus, KeyChange, PlainSecret, SecretHash,
+    SecretHasher, TokenError,
 };
 use pix_domain::ids::{ChargeId, IntegratorId};
 use pix_domain::postbacks::relay::{PostbackPorts, Prepared, Relay};
@@ -103,16 +103,20 @@ impl SecretHasher for PlainHasher {
         "generated".into()
     }
 
-    async fn hash(&self, secret: PlainSecret) -> Result<SecretHash, HashError> {
+    fn is_malformed(&self, secret: &PlainSecret) -> bool {
+        secret.0.starts_with("malformed")
+    }
+
+    async fn hash(&self, secret: PlainSecret, _beside: Option<SecretHash>) -> Result<SecretHash, HashError> {
         Ok(SecretHash(format!("hash:{}", secret.0)))
     }
 
-    async fn verify(&self, secret: PlainSecret, hash: Option<SecretHash>) -> Result<bool, HashError> {
+    async fn verify(&self, secret: PlainSecret, hashes: Vec<SecretHash>) -> Result<Option<usize>, HashError> {
         if secret.0 == "overload" {
             return Err(HashError::Overloaded);
         }
         assert!(secret.0 != "panic", "told to panic");
-        Ok(hash.is_some_and(|hash| hash.0 == format!("hash:{}", secret.0)))
+        Ok(hashes.iter().position(|hash| hash.0 == format!("hash:{}", secret.0)))
     }
 }
 
@@ -122,19 +126,20 @@ struct PlainTokens;
 impl AccessTokens for PlainTokens {
     fn issue(&self, claims: &Claims) -> Result<String, HashError> {
         let (id, expires) = (claims.integrator_id, claims.expires_at.micros());
-        Ok(format!("plain.{id}.{}.{expires}", claims.key_public_id))
+        Ok(format!("plain.{id}.{}.{}.{expires}", claims.key_public_id, claims.secret_number))
     }
 
     fn open(&self, token: &str, now: Timestamp) -> Result<Claims, TokenError> {
         let parts: Vec<&str> = token.split('.').collect();
-        let ["plain", id, key, expires] = parts[..] else { return Err(TokenError::Invalid) };
+        let ["plain", id, key, secret, expires] = parts[..] else { return Err(TokenError::Invalid) };
         let expires_at =
             Timestamp::from_micros(expires.parse().map_err(|_not_a_number| TokenError::Invalid)?);
         if expires_at <= now {
             return Err(TokenError::Expired);
         }
         let integrator_id = IntegratorId(Uuid::try_parse(id).map_err(|_not_a_uuid| TokenError::Invalid)?);
-        Ok(Claims { integrator_id, key_public_id: key.into(), issued_at: now, expires_at })
+        let secret_number = secret.parse().map_err(|_not_a_number| TokenError::Invalid)?;
+        Ok(Claims { integrator_id, key_public_id: key.into(), secret_number, issued_at: now, expires_at })
     }
 }
 
@@ -286,25 +291,25 @@ impl Gateway {
             self.services.funded(funds_cents).await
         };
         let public_id = format!("key-{}", id.0.simple());
-        let key = ApiKey {
-            public_id: public_id.clone(),
-            integrator_id: id,
-            secret_hash: SecretHash("hash:secret".into()),
-            created_at: self.services.now(),
-            revoked_at: None,
-        };
+        let hash = SecretHash("hash:secret".into());
+        let key = ApiKey::new(&public_id, id, hash, self.services.now());
         self.services.stores.keys.create(key).await.unwrap();
         let token = self.token(id, &public_id, Duration::from_hours(1));
         Tenant { id, public_id, token }
     }
 
     pub fn token(&self, id: IntegratorId, public_id: &str, ttl: Duration) -> String {
-        format!("plain.{id}.{public_id}.{}", self.services.now().plus(ttl).micros())
+        format!("plain.{id}.{public_id}.1.{}", self.services.now().plus(ttl).micros())
     }
 
     /// The token of nobody in particular: an integrator with a lot of money.
     pub async fn rich(&self) -> Tenant {
         self.tenant(10_000_000).await
+    }
+
+    /// Changes what a tenant's key is good for.
+    pub async fn change(&self, tenant: &Tenant, change: KeyChange) {
+        assert!(self.services.stores.keys.change(&tenant.public_id, change).await.unwrap());
     }
 
     pub async fn suspend(&self, tenant: &Tenant) {

@@ -11,7 +11,7 @@ use diesel::prelude::{
 use diesel::result::Error as DieselError;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use pix_domain::credentials::store::{ApiKeyStore, IntegratorStore};
-use pix_domain::credentials::{ApiKey, Integrator, IntegratorStatus};
+use pix_domain::credentials::{ApiKey, Integrator, IntegratorStatus, KeyChange, KeySecrets};
 use pix_domain::error::StoreError;
 use pix_domain::fees::{FeeSchedule, FeeStore};
 use pix_domain::ids::IntegratorId;
@@ -22,7 +22,9 @@ use super::PgStore;
 use super::error::{DbError, Of};
 use super::types::can_be_kept;
 use crate::codec::{self, DbId, DbTime};
-use crate::rows::{ApiKeyRow, FeeScheduleRow, IntegratorRow, WalletRow, status_name};
+use crate::rows::{
+    ApiKeyRow, FeeScheduleRow, IntegratorRow, KeyChangeRow, KeySecretsRow, WalletRow, status_name,
+};
 use crate::schema::{api_keys, fee_schedules, integrators, wallets};
 
 /// Why a write was given up.
@@ -149,7 +151,7 @@ impl ApiKeyStore for PgStore {
         }
         let mut conn = self.reads().await?;
         let row = api_keys::table.find(public_id).select(ApiKeyRow::as_select());
-        Ok(row.first(&mut conn).await.optional().of("api_keys")?.map(ApiKey::from))
+        row.first(&mut conn).await.optional().of("api_keys")?.map(ApiKey::try_from).transpose()
     }
 
     async fn list(&self, integrator_id: IntegratorId) -> Result<Vec<ApiKey>, StoreError> {
@@ -161,7 +163,7 @@ impl ApiKeyStore for PgStore {
             .load(&mut conn)
             .await
             .of("api_keys")?;
-        Ok(rows.into_iter().map(ApiKey::from).collect())
+        rows.into_iter().map(ApiKey::try_from).collect()
     }
 
     async fn revoke(&self, public_id: &str, at: Timestamp) -> Result<bool, StoreError> {
@@ -179,6 +181,58 @@ impl ApiKeyStore for PgStore {
         }
         let known = diesel::select(exists(api_keys::table.filter(same)));
         Ok(known.get_result(&mut conn).await.of("api_keys")?)
+    }
+
+    async fn change(&self, public_id: &str, change: KeyChange) -> Result<bool, StoreError> {
+        if !can_be_kept(public_id) {
+            return Ok(false);
+        }
+        let mut conn = self.writes().await?;
+        let same = api_keys::table.find(public_id);
+        if change.is_nothing() {
+            return Ok(diesel::select(exists(same)).get_result(&mut conn).await.of("api_keys")?);
+        }
+        let changed = diesel::update(same).set(KeyChangeRow::from(change)).execute(&mut conn).await;
+        Ok(changed.of("api_keys").map_err(DbError::of_write)? > 0)
+    }
+
+    async fn replace_secrets(
+        &self,
+        public_id: &str,
+        from: KeySecrets,
+        to: KeySecrets,
+    ) -> Result<bool, StoreError> {
+        if !can_be_kept(public_id) {
+            return Ok(false);
+        }
+        let mut conn = self.writes().await?;
+        // No number is given twice, so these tell which secrets there are.
+        let same = (api_keys::public_id.eq(public_id))
+            .and(api_keys::revoked_at.is_null())
+            .and(api_keys::secret_number.eq(i64::from(from.older.number)))
+            .and(api_keys::secrets_made.eq(i64::from(from.made)))
+            .and(api_keys::second_secret_hash.is_null().eq(from.newer.is_none()));
+        let changed = diesel::update(api_keys::table.filter(same))
+            .set(KeySecretsRow::from(to))
+            .execute(&mut conn)
+            .await;
+        Ok(changed.of("api_keys").map_err(DbError::of_write)? > 0)
+    }
+
+    async fn mark_used(&self, public_id: &str, at: Timestamp) -> Result<(), StoreError> {
+        if !can_be_kept(public_id) {
+            return Ok(());
+        }
+        let mut conn = self.writes().await?;
+        let at = DbTime(at);
+        let earlier = api_keys::last_used_at.is_null().or(api_keys::last_used_at.lt(at));
+        let same = api_keys::public_id.eq(public_id).and(earlier);
+        let marked = diesel::update(api_keys::table.filter(same))
+            .set(api_keys::last_used_at.eq(Some(at)))
+            .execute(&mut conn)
+            .await;
+        marked.of("api_keys").map_err(DbError::of_write)?;
+        Ok(())
     }
 }
 

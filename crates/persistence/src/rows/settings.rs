@@ -1,10 +1,13 @@
 //! Rows of integrators, their keys and their fees.
 
-use diesel::prelude::{Insertable, Queryable, Selectable};
-use pix_domain::credentials::{ApiKey, Integrator, IntegratorStatus, SecretHash};
+use diesel::prelude::{AsChangeset, Insertable, Queryable, Selectable};
+use pix_domain::credentials::{
+    ApiKey, Integrator, IntegratorStatus, KeyChange, KeySecret, KeySecrets, Scopes, SecretHash,
+};
 use pix_domain::error::StoreError;
 use pix_domain::fees::{FeeRule, FeeSchedule, Percent};
 use pix_domain::ids::IntegratorId;
+use pix_domain::ip::IpRange;
 use pix_domain::postbacks::events::PostbackScope;
 use pix_domain::time::Timestamp;
 
@@ -75,30 +78,123 @@ pub struct ApiKeyRow {
     pub secret_hash: String,
     pub created_at: DbTime,
     pub revoked_at: Option<DbTime>,
+    pub secret_number: i64,
+    /// `None` for when the key was made.
+    pub secret_made_at: Option<DbTime>,
+    pub secrets_made: i64,
+    pub second_secret_hash: Option<String>,
+    pub second_secret_made_at: Option<DbTime>,
+    pub scopes: Option<String>,
+    pub expires_at: Option<DbTime>,
+    pub allowed_ips: String,
+    pub last_used_at: Option<DbTime>,
 }
 
 impl ApiKeyRow {
     /// The row of `key`, the integrator's `number`-th.
     pub fn new(key: ApiKey, number: i64) -> Self {
+        let secrets = KeySecretsRow::from(key.secrets);
         Self {
             public_id: key.public_id,
             integrator_id: key.integrator_id.into(),
             number,
-            secret_hash: key.secret_hash.0,
+            secret_hash: secrets.secret_hash,
             created_at: DbTime(key.created_at),
             revoked_at: key.revoked_at.map(DbTime),
+            secret_number: secrets.secret_number,
+            secret_made_at: secrets.secret_made_at,
+            secrets_made: secrets.secrets_made,
+            second_secret_hash: secrets.second_secret_hash,
+            second_secret_made_at: secrets.second_secret_made_at,
+            scopes: scopes_text(key.scopes),
+            expires_at: key.expires_at.map(DbTime),
+            allowed_ips: ranges_text(&key.allowed_ips),
+            last_used_at: key.last_used_at.map(DbTime),
         }
     }
 }
 
-impl From<ApiKeyRow> for ApiKey {
-    fn from(row: ApiKeyRow) -> Self {
-        Self {
+impl TryFrom<ApiKeyRow> for ApiKey {
+    type Error = StoreError;
+
+    fn try_from(row: ApiKeyRow) -> Result<Self, StoreError> {
+        let made = codec::number("api_keys.secrets_made", row.secrets_made)?;
+        let older = KeySecret {
+            number: codec::number("api_keys.secret_number", row.secret_number)?,
+            hash: SecretHash(row.secret_hash),
+            created_at: row.secret_made_at.unwrap_or(row.created_at).0,
+        };
+        let newer = row.second_secret_hash.zip(row.second_secret_made_at);
+        let newer =
+            newer.map(|(hash, at)| KeySecret { number: made, hash: SecretHash(hash), created_at: at.0 });
+        let scopes = codec::optional_text("api_keys.scopes", row.scopes.as_deref(), Scopes::parse)?;
+        let ranges = row.allowed_ips.split_terminator(',');
+        let ranges = ranges.map(|range| codec::text("api_keys.allowed_ips", range, str::parse::<IpRange>));
+        Ok(Self {
             public_id: row.public_id,
             integrator_id: IntegratorId(row.integrator_id.0),
-            secret_hash: SecretHash(row.secret_hash),
+            secrets: KeySecrets { older, newer, made },
             created_at: row.created_at.0,
             revoked_at: row.revoked_at.map(|at| at.0),
+            scopes: scopes.unwrap_or(Scopes::ALL),
+            expires_at: row.expires_at.map(|at| at.0),
+            allowed_ips: ranges.collect::<Result<_, _>>()?,
+            last_used_at: row.last_used_at.map(|at| at.0),
+        })
+    }
+}
+
+/// `None` for everything, so that a scope that is added later is part of it.
+fn scopes_text(scopes: Scopes) -> Option<String> {
+    (scopes != Scopes::ALL).then(|| scopes.to_string())
+}
+
+fn ranges_text(ranges: &[IpRange]) -> String {
+    ranges.iter().map(IpRange::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// The secrets of a key, to be kept. The newer one has the highest number.
+#[derive(AsChangeset)]
+#[diesel(table_name = api_keys, treat_none_as_null = true)]
+pub struct KeySecretsRow {
+    pub secret_hash: String,
+    pub secret_number: i64,
+    pub secret_made_at: Option<DbTime>,
+    pub secrets_made: i64,
+    pub second_secret_hash: Option<String>,
+    pub second_secret_made_at: Option<DbTime>,
+}
+
+impl From<KeySecrets> for KeySecretsRow {
+    fn from(secrets: KeySecrets) -> Self {
+        let (second_secret_hash, second_secret_made_at) =
+            secrets.newer.map(|newer| (newer.hash.0, DbTime(newer.created_at))).unzip();
+        Self {
+            secret_hash: secrets.older.hash.0,
+            secret_number: secrets.older.number.into(),
+            secret_made_at: Some(DbTime(secrets.older.created_at)),
+            secrets_made: secrets.made.into(),
+            second_secret_hash,
+            second_secret_made_at,
+        }
+    }
+}
+
+/// What is changed of a key; what is `None` stays.
+#[derive(AsChangeset)]
+#[diesel(table_name = api_keys)]
+pub struct KeyChangeRow {
+    scopes: Option<Option<String>>,
+    expires_at: Option<Option<DbTime>>,
+    allowed_ips: Option<String>,
+}
+
+impl From<KeyChange> for KeyChangeRow {
+    fn from(change: KeyChange) -> Self {
+        Self {
+            scopes: change.scopes.map(scopes_text),
+            expires_at: change.expires_at.map(|at| at.map(DbTime)),
+            allowed_ips: change.allowed_ips.as_deref().map(ranges_text),
         }
     }
 }

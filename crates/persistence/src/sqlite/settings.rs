@@ -7,7 +7,7 @@ use diesel::prelude::{
 };
 use diesel::sqlite::SqliteConnection;
 use pix_domain::credentials::store::{ApiKeyStore, IntegratorStore};
-use pix_domain::credentials::{ApiKey, Integrator, IntegratorStatus};
+use pix_domain::credentials::{ApiKey, Integrator, IntegratorStatus, KeyChange, KeySecrets};
 use pix_domain::error::StoreError;
 use pix_domain::fees::{FeeSchedule, FeeStore};
 use pix_domain::ids::IntegratorId;
@@ -18,7 +18,9 @@ use super::SqliteStore;
 use super::error::{DbError, Of, Problem};
 use super::update::update;
 use crate::codec::{self, DbId, DbTime};
-use crate::rows::{ApiKeyRow, FeeScheduleRow, IntegratorRow, WalletRow, status_name};
+use crate::rows::{
+    ApiKeyRow, FeeScheduleRow, IntegratorRow, KeyChangeRow, KeySecretsRow, WalletRow, status_name,
+};
 use crate::schema::{api_keys, fee_schedules, integrators, wallets};
 
 type Written<T> = Result<T, Problem<StoreError>>;
@@ -116,7 +118,7 @@ impl ApiKeyStore for SqliteStore {
         let public_id = public_id.to_owned();
         self.read(move |conn| {
             let found = api_keys::table.find(public_id.as_str()).select(ApiKeyRow::as_select());
-            Ok(found.get_result(conn).optional().of("api_keys")?.map(ApiKey::from))
+            found.get_result(conn).optional().of("api_keys")?.map(ApiKey::try_from).transpose()
         })
         .await
     }
@@ -130,7 +132,7 @@ impl ApiKeyStore for SqliteStore {
                 .select(ApiKeyRow::as_select())
                 .load(conn)
                 .of("api_keys")?;
-            Ok(rows.into_iter().map(ApiKey::from).collect())
+            rows.into_iter().map(ApiKey::try_from).collect()
         })
         .await
     }
@@ -146,6 +148,52 @@ impl ApiKeyStore for SqliteStore {
                 return Ok(true);
             }
             Ok(diesel::select(exists(api_keys::table.filter(same))).get_result(conn).of("api_keys")?)
+        })
+        .await
+    }
+
+    async fn change(&self, public_id: &str, change: KeyChange) -> Result<bool, StoreError> {
+        let public_id = public_id.to_owned();
+        self.write(move |conn| {
+            let same = api_keys::table.find(public_id.as_str());
+            if change.is_nothing() {
+                return Ok(diesel::select(exists(same)).get_result(conn).of("api_keys")?);
+            }
+            let changed = diesel::update(same).set(KeyChangeRow::from(change)).execute(conn);
+            Ok(changed.of("api_keys")? > 0)
+        })
+        .await
+    }
+
+    async fn replace_secrets(
+        &self,
+        public_id: &str,
+        from: KeySecrets,
+        to: KeySecrets,
+    ) -> Result<bool, StoreError> {
+        let public_id = public_id.to_owned();
+        self.write(move |conn| {
+            // No number is given twice, so these tell which secrets there are.
+            let same = (api_keys::public_id.eq(public_id.as_str()))
+                .and(api_keys::revoked_at.is_null())
+                .and(api_keys::secret_number.eq(i64::from(from.older.number)))
+                .and(api_keys::secrets_made.eq(i64::from(from.made)))
+                .and(api_keys::second_secret_hash.is_null().eq(from.newer.is_none()));
+            let changed = update(api_keys::table, KeySecretsRow::from(to), same).execute(conn);
+            Ok(changed.of("api_keys")? > 0)
+        })
+        .await
+    }
+
+    async fn mark_used(&self, public_id: &str, at: Timestamp) -> Result<(), StoreError> {
+        let public_id = public_id.to_owned();
+        self.write(move |conn| {
+            let at = DbTime(at);
+            let earlier = api_keys::last_used_at.is_null().or(api_keys::last_used_at.lt(at));
+            let same = api_keys::public_id.eq(public_id.as_str()).and(earlier);
+            let marked = update(api_keys::table, api_keys::last_used_at.eq(Some(at)), same).execute(conn);
+            marked.of("api_keys")?;
+            Ok(())
         })
         .await
     }
