@@ -65,15 +65,17 @@ impl OverHttp {
 }
 
 /// A server in a process of its own. It ends when it is dropped.
-struct Served {
+pub struct Served {
     child: Child,
-    address: SocketAddr,
+    /// Where it listens.
+    pub address: SocketAddr,
 }
 
 impl Served {
-    fn start(handler: Handler, database: &str, world: World) -> anyhow::Result<Self> {
+    /// Starts this program with these arguments, which has its first line be the port that it listens on.
+    pub fn start(arguments: &[&str]) -> anyhow::Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
-            .args(["serve", handler.name(), "--database", database, "--wallets", &world.wallets.to_string()])
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -85,7 +87,7 @@ impl Served {
             return Ok(Self { child, address });
         }
         drop(child.kill());
-        anyhow::bail!("the server {} does not start", handler.name())
+        anyhow::bail!("the server {arguments:?} does not start")
     }
 }
 
@@ -111,7 +113,9 @@ fn payments(world: World, rows: u32) -> Next {
 fn settle(bench: &Bench, handler: Handler, world: World, connections: u32) -> anyhow::Result<OverHttp> {
     let lab = bench.lab()?;
     let database = lab.fresh(&bench.runtime, world, Seed::Pending, bench.rows)?;
-    let served = Served::start(handler, &database.url(), world)?;
+    let wallets = world.wallets.to_string();
+    let served =
+        Served::start(&["serve", handler.name(), "--database", &database.url(), "--wallets", &wallets])?;
     let rows = if handler == Handler::Constant { u32::MAX } else { bench.rows };
     let postmaster = lab.postmaster()?;
     let over = bench.runtime.block_on(async {

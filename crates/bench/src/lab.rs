@@ -109,6 +109,11 @@ impl Lab {
         Ok(name)
     }
 
+    /// The same. It goes when it is dropped.
+    pub fn fresh_empty(&self, runtime: &Runtime) -> anyhow::Result<Database<'_>> {
+        Ok(Database { lab: self, name: self.empty(runtime)? })
+    }
+
     /// A fresh database with `rows` slots of `seed`. It goes when it is dropped.
     pub fn fresh(
         &self,

@@ -13,6 +13,7 @@
 //! | `http`, `load`, `serve`, `plain` | over HTTP: the load, the servers to compare with |
 //! | `program` | the gateway itself, with its simulated provider |
 //! | `door` | good traffic beside a flood of sign-ins and slow connections |
+//! | `postbacks`, `receive`, `posts` | postbacks: the relay, who receives them, and the limit of signed POSTs |
 //! | `sqlite` | the embedded store against a plain pool |
 //! | `growth`, `cost`, `peers` | more rows; memory, size and start; a published ledger |
 //! | `proc`, `report` | processor time and memory; the table |
@@ -35,14 +36,18 @@ mod ops;
 mod peers;
 mod pgbench;
 mod plain;
+mod postbacks;
+mod posts;
 mod proc;
 mod program;
+mod receive;
 mod report;
 mod serve;
 mod sqlite;
 mod store;
 
 use std::cell::OnceCell;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -106,6 +111,19 @@ enum Inner {
         #[arg(long)]
         wallets: u32,
     },
+    /// Receives postbacks and counts them; for the benchmark itself.
+    #[command(hide = true)]
+    Receive,
+    /// Sends signed bodies of so many bytes, so many at once, until it is killed; for the benchmark itself.
+    #[command(hide = true)]
+    Post {
+        #[arg(long)]
+        to: SocketAddr,
+        #[arg(long)]
+        bytes: usize,
+        #[arg(long)]
+        at_once: u32,
+    },
 }
 
 /// A part of the benchmark.
@@ -115,6 +133,7 @@ enum Part {
     Http,
     Sqlite,
     Program,
+    Postbacks,
     Cala,
     Growth,
     Cost,
@@ -123,8 +142,16 @@ enum Part {
 
 impl Part {
     const QUICK: [Self; 3] = [Self::Sqlite, Self::Store, Self::Http];
-    const FULL: [Self; 7] =
-        [Self::Store, Self::Http, Self::Sqlite, Self::Cala, Self::Program, Self::Cost, Self::Growth];
+    const FULL: [Self; 8] = [
+        Self::Store,
+        Self::Http,
+        Self::Sqlite,
+        Self::Cala,
+        Self::Program,
+        Self::Postbacks,
+        Self::Cost,
+        Self::Growth,
+    ];
 }
 
 /// What every part works with.
@@ -157,6 +184,7 @@ impl Bench {
             Part::Http => http::run(self),
             Part::Sqlite => sqlite::run(self),
             Part::Program => program::run(self),
+            Part::Postbacks => postbacks::run(self),
             Part::Cala => peers::run(self),
             Part::Growth => growth::run(self),
             Part::Cost => cost::run(self),
@@ -227,6 +255,14 @@ fn main() -> anyhow::Result<ExitCode> {
     match &cli.command {
         Some(Inner::Serve { handler, database, wallets }) => {
             serve::run(*handler, database, *wallets)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Inner::Receive) => {
+            receive::run()?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Inner::Post { to, bytes, at_once }) => {
+            posts::run(*to, *bytes, *at_once)?;
             Ok(ExitCode::SUCCESS)
         }
         None => measure_all(&cli),

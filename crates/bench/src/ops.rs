@@ -16,7 +16,7 @@ use pix_domain::party::{Document, PixKey, PixKeyType};
 use pix_domain::ports::{DEFAULT_SUBMIT_GRACE, Stores};
 use pix_domain::provider::{Party, Payment, ProviderBody, ProviderId, ReceiptKey, Ticket};
 use pix_domain::refunds::{NewRefund, state as refund_state};
-use pix_domain::text::{ExternalId, PersonName};
+use pix_domain::text::{ExternalId, PersonName, PostbackUrl};
 use pix_domain::time::Timestamp;
 use pix_domain::transition::{Step, Transition};
 use pix_domain::withdrawals::{NewWithdrawal, Payee, Withdrawal, state as withdrawal_state};
@@ -39,8 +39,10 @@ pub const SAMPLE_OWNER: u32 = 0x1a2b_3c4d;
 /// The slots that belong to things made while measuring begin here.
 pub const FRESH: u32 = 0x4000_0000;
 
-const INTEGRATOR: u32 = 0xff;
-const CHARGE: u32 = 1;
+/// The kind of an integrator's id.
+pub const INTEGRATOR: u32 = 0xff;
+/// The kind of a charge's id.
+pub const CHARGE: u32 = 1;
 const WITHDRAWAL: u32 = 2;
 const REFUND: u32 = 3;
 
@@ -140,7 +142,7 @@ pub enum Dialect {
 
 impl Dialect {
     /// Eight hexadecimal digits of a number.
-    fn hex(self, number: &str) -> String {
+    pub fn hex(self, number: &str) -> String {
         match self {
             Self::Postgres => format!("lpad(to_hex({number}), 8, '0')"),
             Self::Sqlite => format!("printf('%08x', {number})"),
@@ -148,7 +150,7 @@ impl Dialect {
     }
 
     /// The id of a kind and number.
-    fn id(self, kind: u32, number: &str) -> String {
+    pub fn id(self, kind: u32, number: &str) -> String {
         let text = format!("'00000000-0000-7000-8000-{kind:04x}' || {}", self.hex(number));
         match self {
             Self::Postgres => format!("({text})::uuid"),
@@ -157,7 +159,7 @@ impl Dialect {
     }
 
     /// A row for each number `from..to`, as `s`.
-    fn series(self, from: u32, to: u32) -> String {
+    pub fn series(self, from: u32, to: u32) -> String {
         match self {
             Self::Postgres => format!("FROM generate_series({from}, {to} - 1) s"),
             Self::Sqlite => format!(
@@ -234,6 +236,11 @@ impl World {
 
     /// The transition that makes the live charge of a slot.
     pub fn open_charge(self, slot: u32) -> anyhow::Result<Transition> {
+        self.open_charge_for(slot, None)
+    }
+
+    /// The same, with the URL of somebody who is told of it.
+    fn open_charge_for(self, slot: u32, postback_url: Option<PostbackUrl>) -> anyhow::Result<Transition> {
         let provider_id = ProviderId::parse(&format!("provider-{slot:08x}")).context("a provider's id")?;
         let new = NewCharge {
             id: ChargeId(charge_id(slot)),
@@ -244,7 +251,7 @@ impl World {
             payer: payer()?,
             payer_email: None,
             payer_question: None,
-            postback_url: None,
+            postback_url,
             postback_scope: pix_domain::postbacks::events::PostbackScope::Outcomes,
             expires_in: DEFAULT_EXPIRES_IN,
             fee_version: 0,
@@ -256,6 +263,14 @@ impl World {
     /// The live charge of a slot.
     pub fn pending(self, slot: u32) -> anyhow::Result<Charge> {
         self.open_charge(slot)?.charge().cloned().context("a charge")
+    }
+
+    /// The transitions that make the charge of a slot and credit its payment, which a postback to the URL tells of.
+    pub fn told(self, slot: u32, url: &str) -> anyhow::Result<[Transition; 2]> {
+        let opened = self.open_charge_for(slot, Some(fits(PostbackUrl::parse(url))?))?;
+        let charge = opened.charge().cloned().context("a charge")?;
+        let paid = next(charge.pay(payment(&end_to_end(slot), PAID_CENTS)?, &fee_rule()?, now()))?;
+        Ok([opened, paid])
     }
 
     fn settle(self, slot: u32) -> anyhow::Result<Transition> {

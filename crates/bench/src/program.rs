@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,10 +27,22 @@ const NO_LIMIT: &str = "10000000";
 /// How long a start may take.
 const START_LIMIT: Duration = Duration::from_secs(30);
 /// The simulated provider's.
-const PROVIDER_SECRET: &str = "simulator-secret";
+pub const PROVIDER_SECRET: &str = "simulator-secret";
 
 /// A process that ends when it is dropped.
-struct Process(Child);
+pub struct Process(Child);
+
+impl Process {
+    /// Starts a program, whose errors are this program's.
+    pub fn spawn(command: &mut Command) -> anyhow::Result<Self> {
+        Ok(Self(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?))
+    }
+
+    /// Its id.
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
 
 impl Drop for Process {
     fn drop(&mut self) {
@@ -85,7 +97,7 @@ pub struct Gateway {
     simulator: SocketAddr,
     callback_secret: String,
     settings: Vec<(String, String)>,
-    program: std::path::PathBuf,
+    program: PathBuf,
     /// How long it took from its start until it was ready.
     pub ready_after: Duration,
 }
@@ -98,19 +110,14 @@ impl Gateway {
 
     /// The same with other settings, which win.
     pub fn start_with(bench: &Bench, database: &str, others: &[(&str, &str)]) -> anyhow::Result<Self> {
-        let program = bench.gateway.canonicalize().with_context(|| {
-            format!("there is no {}: cargo build --release -p pix-gateway", bench.gateway.display())
-        })?;
+        let program = released(bench)?;
         let folder = tempfile::tempdir()?;
         let (address, simulator) = (free_address()?, free_address()?);
         let mut provider = Command::new(&program);
         provider.args(["simulator", "--listen", &simulator.to_string()]).current_dir(folder.path());
         provider.env("PIX_LOG", "error");
         let provider = start(&mut provider, "simulated provider on")?;
-        let secrets =
-            Command::new(&program).args(["secrets", "--json"]).current_dir(folder.path()).output()?;
-        let secrets: Value =
-            serde_json::from_slice(&secrets.stdout).context("`pix-gateway secrets` failed")?;
+        let secrets = secrets(&program)?;
         let (token_keys, callback_secret) =
             (text(&secrets, "/PIX_TOKEN_KEYS")?, text(&secrets, "/PIX_PROVIDER_CALLBACK_SECRET")?);
         let postback_keys = text(&secrets, "/PIX_POSTBACK_KEYS")?;
@@ -160,7 +167,7 @@ impl Gateway {
 
     /// The id of its process.
     pub fn pid(&self) -> u32 {
-        self.process.0.id()
+        self.process.pid()
     }
 
     fn cli(&self, arguments: &[&str]) -> anyhow::Result<Value> {
@@ -182,6 +189,19 @@ impl Gateway {
         let token = ask(self.address, &request("POST", "/v2/oauth/token", "", &body)).await?;
         Ok(format!("Authorization: Bearer {}\r\n", text(&token, "/access_token")?))
     }
+}
+
+/// The gateway's program.
+pub fn released(bench: &Bench) -> anyhow::Result<PathBuf> {
+    bench.gateway.canonicalize().with_context(|| {
+        format!("there is no {}: cargo build --release -p pix-gateway", bench.gateway.display())
+    })
+}
+
+/// Fresh secrets, by the names of their settings.
+pub fn secrets(program: &Path) -> anyhow::Result<Value> {
+    let made = Command::new(program).args(["secrets", "--json"]).output()?;
+    serde_json::from_slice(&made.stdout).context("`pix-gateway secrets` failed")
 }
 
 fn launch(
@@ -215,13 +235,14 @@ fn is_ready(address: SocketAddr) -> bool {
     ask().unwrap_or(false)
 }
 
-fn text(value: &Value, pointer: &str) -> anyhow::Result<String> {
+/// The text at a place.
+pub fn text(value: &Value, pointer: &str) -> anyhow::Result<String> {
     let found = value.pointer(pointer).and_then(Value::as_str);
     Ok(found.with_context(|| format!("no text at {pointer} in {value}"))?.to_owned())
 }
 
 /// One request on a connection of its own; its answer.
-async fn ask(address: SocketAddr, request: &[u8]) -> anyhow::Result<Value> {
+pub async fn ask(address: SocketAddr, request: &[u8]) -> anyhow::Result<Value> {
     let answer = Connection::open(address, Arc::new(|| None)).await?.ask(request).await?;
     let body = String::from_utf8_lossy(&answer.body).into_owned();
     ensure!((200..300).contains(&answer.status), "the answer is {}: {body}", answer.status);
