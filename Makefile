@@ -52,10 +52,16 @@ postback-storm: tools postgres ## Deliver EVENTS postbacks to receivers that fai
 planted-bugs: tools ## Plant one-line mistakes in a scratch copy, one by one, and see that a suite turns red with each
 	tests/planted/run.sh $(PLANTED)
 
-lint: tools ## Format, clippy and documentation, all without a warning
+# Built once, which takes a minute or two.
+CARGO_DENY := target/tools/bin/cargo-deny
+$(CARGO_DENY):
+	$(CARGO) install cargo-deny --version 0.20.2 --locked --quiet --root target/tools
+
+lint: tools $(CARGO_DENY) ## Format, clippy, documentation and what is depended on, all without a warning
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+	$(CARGO_DENY) --log-level error check licenses bans sources
 
 fmt: tools ## Format the code
 	$(CARGO) fmt --all

@@ -120,6 +120,9 @@ impl Attack {
     }
 }
 
+/// How an attack on an address begins.
+type Begin = fn(SocketAddr) -> Attack;
+
 /// Measures one kind of good traffic alone, then beside each attack.
 async fn beside(bench: &mut Bench, gateway: &Gateway, what: &str, next: &Next) -> anyhow::Result<()> {
     let good = async |bench: &Bench| {
@@ -129,7 +132,7 @@ async fn beside(bench: &mut Bench, gateway: &Gateway, what: &str, next: &Next) -
     let alone = good(bench).await?;
     let rate = alone.measured.per_second();
     bench.report.row(Row::figure(format!("door: {what}, alone"), rate, "/s").note(alone.note()));
-    let attacks: [(&str, fn(SocketAddr) -> Attack); 2] =
+    let attacks: [(&str, Begin); 2] =
         [("2,000 wrong sign-ins a second", flood), ("1,000 slow connections", slow)];
     for (name, start) in attacks {
         let attack = start(gateway.address);

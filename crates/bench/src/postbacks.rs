@@ -39,7 +39,7 @@ const START: Duration = Duration::from_secs(1);
 /// How long the relay works on a large backlog, at the least.
 const LONG: Duration = Duration::from_secs(20);
 /// How long the first one may take to arrive, and the last.
-const ARRIVAL_LIMIT: Duration = Duration::from_secs(60);
+const ARRIVAL_LIMIT: Duration = Duration::from_mins(1);
 /// How often it is looked whether they have.
 const LOOK: Duration = Duration::from_millis(20);
 /// A provider that nobody asks, as nothing is due there.

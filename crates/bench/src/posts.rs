@@ -1,10 +1,10 @@
 //! The limit of postbacks: bodies of their size, signed as they are and posted over a pool of connections, and nothing
 //! else. No store, no lanes, no guard, no limits, and nothing is kept of the answers.
 
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, ensure};
 use base64::Engine as _;
@@ -17,9 +17,11 @@ use sha2::Sha256;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
+use crate::ops::AT_MICROS;
 use crate::receive::PATH;
 
 const KEY: [u8; 32] = [7; 32];
+const MICROS_PER_SECOND: i64 = 1_000_000;
 
 /// What every sender shares.
 struct Office {
@@ -33,18 +35,23 @@ struct Office {
 
 fn tag(key: &[u8], parts: &[&[u8]]) -> anyhow::Result<[u8; 32]> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).map_err(|_error| anyhow::anyhow!("a key"))?;
-    parts.iter().for_each(|part| mac.update(part));
+    for part in parts {
+        mac.update(part);
+    }
     Ok(mac.finalize().into_bytes().into())
 }
 
 impl Office {
     async fn post(&self) -> anyhow::Result<()> {
         let id = format!("evt_c{:032x}_2", self.next.fetch_add(1, Ordering::Relaxed));
-        let seconds = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs().to_string();
+        let seconds = (AT_MICROS / MICROS_PER_SECOND).to_string();
         let body = self.body.as_bytes();
         let standard = tag(&KEY, &[id.as_bytes(), b".", seconds.as_bytes(), b".", body])?;
         let family = tag(self.secret.as_bytes(), &[body])?;
-        let hex: String = family.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut hex = String::with_capacity(2 * family.len());
+        for byte in family {
+            write!(hex, "{byte:02x}")?;
+        }
         let request = self
             .client
             .post(self.url.clone())

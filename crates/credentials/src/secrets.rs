@@ -278,7 +278,7 @@ impl Engine {
 
 /// Whether a secret's hash for the one is its hash for the other too.
 fn is_same_work(one: &PasswordHash, other: &PasswordHash) -> bool {
-    let length = |hash: &PasswordHash| hash.hash.as_ref().map(|output| output.len());
+    let length = |hash: &PasswordHash| hash.hash.as_ref().map(argon2::password_hash::phc::Output::len);
     one.algorithm == other.algorithm
         && one.version == other.version
         && one.params == other.params

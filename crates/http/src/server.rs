@@ -48,7 +48,7 @@ const BEING_CLOSED: usize = 256;
 /// Buckets of the rate limits are pruned by a task on the runtime of `services`, which ends with the server.
 pub async fn serve(config: HttpConfig, listener: TcpListener, services: Services) -> io::Result<Server> {
     let runtime = services.runtime.clone();
-    let state = State::new(config, services)
+    let state = Box::pin(State::new(config, services))
         .await
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
     let pruning = state.limits.prune();

@@ -190,6 +190,7 @@ mod tests {
         let config = HttpClientConfig {
             https_only: false,
             trust: Trust::Nobody,
+            identity: None,
             connect_timeout: Duration::from_secs(1),
             total_timeout: Duration::from_secs(1),
         };
@@ -201,6 +202,7 @@ mod tests {
         let config = HttpClientConfig {
             https_only: true,
             trust: Trust::Nobody,
+            identity: None,
             connect_timeout: Duration::from_secs(1),
             total_timeout: Duration::from_secs(1),
         };

@@ -1,5 +1,7 @@
 //! Mutual TLS with the provider: whom the client trusts, and what it shows.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic, in its helpers too")]
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;

@@ -261,7 +261,7 @@ async fn a_key_with_two_secrets_costs_one_hash_whoever_asks() {
     let first = hasher.hash(older.clone(), None).await.unwrap();
     let second = hasher.hash(newer.clone(), Some(first.clone())).await.unwrap();
     assert_ne!(first, second);
-    let hashes = vec![first, second];
+    let known = vec![first, second];
     for (secret, found, hashed) in [
         (&wrong, None, 1),
         (&newer, Some(1), 1),
@@ -270,7 +270,7 @@ async fn a_key_with_two_secrets_costs_one_hash_whoever_asks() {
         (&wrong, None, 1),
     ] {
         let start = hasher.hashes_computed();
-        assert_eq!(hasher.verify(secret.clone(), hashes.clone()).await, Ok(found));
+        assert_eq!(hasher.verify(secret.clone(), known.clone()).await, Ok(found));
         assert_eq!(hasher.hashes_computed() - start, hashed);
     }
 }
@@ -283,9 +283,9 @@ async fn a_second_secret_has_the_parameters_of_the_first_and_hashes_of_others_ar
     let second = hasher.hash(secret("second"), Some(first.clone())).await.unwrap();
     assert!(second.0.contains("m=64,t=3,p=1"), "{}", second.0);
     let other = hasher.hash(secret("other"), None).await.unwrap();
-    let hashes = vec![first, second, other];
+    let known = vec![first, second, other];
     for (place, text) in ["first", "second", "other"].into_iter().enumerate() {
-        assert_eq!(hasher.verify(secret(text), hashes.clone()).await, Ok(Some(place)));
+        assert_eq!(hasher.verify(secret(text), known.clone()).await, Ok(Some(place)));
     }
     let broken = Some(SecretHash("$argon2id$v=19$m=8,t=1,p=1".into()));
     assert!(matches!(hasher.hash(secret("x"), broken).await, Err(HashError::Failed(_))));

@@ -19,8 +19,8 @@ const SHORT: Duration = Duration::from_millis(100);
 const ALIVE: &[u8] = b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n";
 const IS_ALIVE: &[u8] = br#"{"status":"live"}"#;
 
-fn gate() -> Option<Gate> {
-    Some(Gate { reached: Semaphore::new(0), open: Semaphore::new(0) })
+fn gate() -> Gate {
+    Gate { reached: Semaphore::new(0), open: Semaphore::new(0) }
 }
 
 /// All that comes until the peer ends the connection, in whatever way.
@@ -67,7 +67,7 @@ async fn until_admitted(gateway: &Gateway) -> TcpStream {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_request_too_many_is_503_before_it_has_any_effect() {
-    let gateway = Gateway::with(|config| config.requests_at_once = 1, gate()).await;
+    let gateway = Gateway::with(|config| config.requests_at_once = 1, Some(gate())).await;
     let tenant = gateway.rich().await;
     let gate = gateway.provider.gate.as_ref().unwrap();
     let body = withdrawal_body();
@@ -97,7 +97,7 @@ async fn one_request_too_many_is_503_before_it_has_any_effect() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_whose_client_is_gone_keeps_its_place() {
-    let gateway = Gateway::with(|config| config.requests_at_once = 1, gate()).await;
+    let gateway = Gateway::with(|config| config.requests_at_once = 1, Some(gate())).await;
     let tenant = gateway.rich().await;
     let gate = gateway.provider.gate.as_ref().unwrap();
     let mut stream = TcpStream::connect(gateway.address).await.unwrap();

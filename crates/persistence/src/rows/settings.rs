@@ -183,6 +183,7 @@ impl From<KeySecrets> for KeySecretsRow {
 /// What is changed of a key; what is `None` stays.
 #[derive(AsChangeset)]
 #[diesel(table_name = api_keys)]
+#[expect(clippy::option_option, reason = "a changeset tells what is left from what is set to NULL by it")]
 pub struct KeyChangeRow {
     scopes: Option<Option<String>>,
     expires_at: Option<Option<DbTime>>,
