@@ -110,8 +110,12 @@ async fn soon<F: Future<Output = bool>>(what: &str, mut is_true: impl FnMut() ->
     }
 }
 
-const DEVELOPMENT: [(&str, &str); 2] =
-    [("PIX_POSTBACK_ALLOW_PRIVATE", "loopback"), ("PIX_POSTBACK_INTERVAL_MS", "100")];
+/// What a subcommand changes of the secrets holds at once.
+const DEVELOPMENT: [(&str, &str); 3] = [
+    ("PIX_POSTBACK_ALLOW_PRIVATE", "loopback"),
+    ("PIX_POSTBACK_INTERVAL_MS", "100"),
+    ("PIX_CACHE_TTL_MS", "0"),
+];
 
 fn names(received: &[Received]) -> Vec<&str> {
     received.iter().map(|one| one.body["event"].as_str().unwrap()).collect()
@@ -303,7 +307,6 @@ async fn a_receiver_that_fails_gets_it_later_and_one_that_is_gone_is_switched_of
 }
 
 async fn what_was_applied_before_a_kill_arrives_after_it(database: Database) {
-    // Nothing is looked for within the test's time, and nobody is there to be woken: what is due waits.
     let mut gateway = Gateway::start(database, &DEVELOPMENT).unwrap();
     let integrator = gateway.integrator("killed").unwrap();
     let mut client = Client::new(&gateway, &integrator).await.unwrap();

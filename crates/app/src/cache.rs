@@ -1,4 +1,5 @@
-//! What every request asks and hardly ever changes, remembered for a moment: keys, integrators and fees.
+//! What every request asks and hardly ever changes, remembered for a moment: keys, integrators, fees, and with
+//! which of its secrets an integrator's postbacks are signed.
 //!
 //! A change that is made through this node holds on it at once; one that is made elsewhere (another node, a subcommand)
 //! holds here when what is remembered is older than the time to live. What isn't there is never remembered, so that a new
@@ -16,6 +17,7 @@ use pix_domain::error::StoreError;
 use pix_domain::fees::{FeeSchedule, FeeStore};
 use pix_domain::ids::IntegratorId;
 use pix_domain::postbacks::events::PostbackScope;
+use pix_domain::postbacks::secrets::{PostbackSecretStore, SecretVersion};
 use pix_domain::time::{Clock, Timestamp};
 
 /// How many answers one cache remembers.
@@ -239,6 +241,45 @@ impl FeeStore for CachedFees {
     ) -> Result<u32, StoreError> {
         let _changing = self.current.changing(integrator_id);
         self.store.set(integrator_id, schedule, at).await
+    }
+}
+
+/// What postbacks are signed with, remembered: numbers and dates, of which nothing can be signed.
+pub struct CachedPostbackSecrets {
+    store: Arc<dyn PostbackSecretStore>,
+    found: Cache<IntegratorId, Vec<SecretVersion>>,
+}
+
+impl CachedPostbackSecrets {
+    /// Remembers what `store` finds for `ttl`.
+    pub fn new(store: Arc<dyn PostbackSecretStore>, ttl: Duration, clock: Arc<dyn Clock>) -> Self {
+        Self { store, found: Cache::new(Some(ttl), clock) }
+    }
+}
+
+#[async_trait]
+impl PostbackSecretStore for CachedPostbackSecrets {
+    async fn list(&self, integrator_id: IntegratorId) -> Result<Vec<SecretVersion>, StoreError> {
+        let ask = async {
+            let versions = self.store.list(integrator_id).await?;
+            Ok((!versions.is_empty()).then_some(versions))
+        };
+        Ok(self.found.get(integrator_id, ask).await?.unwrap_or_default())
+    }
+
+    async fn add(&self, version: SecretVersion) -> Result<bool, StoreError> {
+        let _changing = self.found.changing(version.integrator_id);
+        self.store.add(version).await
+    }
+
+    async fn retire(
+        &self,
+        integrator_id: IntegratorId,
+        number: u32,
+        at: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let _changing = self.found.changing(integrator_id);
+        self.store.retire(integrator_id, number, at).await
     }
 }
 

@@ -29,7 +29,7 @@ use pix_persistence::postgres::{PgOptions, PgStore};
 use pix_persistence::sqlite::{OpenError, SqliteOptions, SqliteStore};
 use secrecy::ExposeSecret;
 
-use crate::cache::{CachedFees, CachedIntegrators, CachedKeys};
+use crate::cache::{CachedFees, CachedIntegrators, CachedKeys, CachedPostbackSecrets};
 use crate::config::{Config, Database};
 use crate::system::SystemClock;
 
@@ -117,7 +117,7 @@ impl Store {
         }
     }
 
-    /// The same store, with keys, integrators and fees remembered for `ttl`; as it is when that is zero.
+    /// The same store, with keys, integrators, fees and the numbers of postback secrets remembered for `ttl`; as it is when that is zero.
     #[must_use]
     pub fn cached(mut self, ttl: Duration) -> Self {
         if ttl.is_zero() {
@@ -126,7 +126,8 @@ impl Store {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         self.integrators = Arc::new(CachedIntegrators::new(self.integrators, ttl, clock.clone()));
         self.keys = Arc::new(CachedKeys::new(self.keys, ttl, clock.clone()));
-        self.records.fees = Arc::new(CachedFees::new(self.records.fees, ttl, clock));
+        self.records.fees = Arc::new(CachedFees::new(self.records.fees, ttl, clock.clone()));
+        self.postbacks.secrets = Arc::new(CachedPostbackSecrets::new(self.postbacks.secrets, ttl, clock));
         self
     }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use pix_domain::credentials::store::{MockApiKeyStore, MockIntegratorStore};
 use pix_domain::credentials::{Scopes, SecretHash};
 use pix_domain::fees::MockFeeStore;
+use pix_domain::postbacks::secrets::MockPostbackSecretStore;
 use uuid::Uuid;
 
 use super::*;
@@ -199,4 +200,30 @@ async fn a_version_of_the_fees_is_asked_for_once_and_what_is_in_force_again() {
     clock.set(Duration::from_mins(1));
     cached.set(ONE, FeeSchedule::free(), Timestamp::from_micros(0)).await.unwrap();
     assert_eq!(cached.current(ONE).await.unwrap().version, 2);
+}
+
+#[tokio::test]
+async fn which_secrets_sign_is_asked_for_once_and_again_after_a_change_and_none_is_no_answer() {
+    let at = Timestamp::from_micros(0);
+    let version = |number: u32, retired_at| SecretVersion {
+        integrator_id: ONE,
+        number,
+        key_id: "first".into(),
+        created_at: at,
+        retired_at,
+    };
+    let mut store = MockPostbackSecretStore::new();
+    store.expect_list().times(1).returning(|_| Ok(Vec::new()));
+    store.expect_add().times(1).returning(|_| Ok(true));
+    store.expect_list().times(1).returning(move |_| Ok(vec![version(1, None)]));
+    store.expect_retire().times(1).returning(|_, _, _| Ok(true));
+    store.expect_list().times(1).returning(move |_| Ok(vec![version(1, Some(at))]));
+    let cached = CachedPostbackSecrets::new(Arc::new(store), TTL, Arc::new(Hand::default()));
+    assert_eq!(cached.list(ONE).await.unwrap(), []);
+    assert!(cached.add(version(1, None)).await.unwrap());
+    for _ in 0..3 {
+        assert_eq!(cached.list(ONE).await.unwrap(), [version(1, None)]);
+    }
+    assert!(cached.retire(ONE, 1, at).await.unwrap());
+    assert_eq!(cached.list(ONE).await.unwrap(), [version(1, Some(at))]);
 }

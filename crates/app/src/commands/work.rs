@@ -23,7 +23,7 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     };
     gateway::check_secrets(&config)?;
     let keys = gateway::secrets(&config)?;
-    let store = Store::open_existing(&config).await?;
+    let store = Store::open_existing(&config).await?.cached(config.cache_ttl);
     let journal = Journal::of_user(&store, &config)?;
     gateway::bind_provider(&store, &journal, &gateway::provider_name(settings), false).await?;
     let provider = gateway::provider_config(&config, settings, &config.public_url, &keys.callback_secret);
