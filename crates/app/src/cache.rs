@@ -262,7 +262,7 @@ impl PostbackSecretStore for CachedPostbackSecrets {
     async fn list(&self, integrator_id: IntegratorId) -> Result<Vec<SecretVersion>, StoreError> {
         let ask = async {
             let versions = self.store.list(integrator_id).await?;
-            Ok((!versions.is_empty()).then_some(versions))
+            Ok::<_, StoreError>((!versions.is_empty()).then_some(versions))
         };
         Ok(self.found.get(integrator_id, ask).await?.unwrap_or_default())
     }

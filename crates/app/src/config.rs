@@ -225,7 +225,11 @@ pub const SETTINGS: &[Setting] = &[
         Some("256"),
         "How many of them are of one client IP that is no trusted proxy, 1 to 1000000.",
     ),
-    open("PIX_HEAD_DEADLINE_MS", Some("5000"), "Longest wait for a request's head, 100 to 60000."),
+    open(
+        "PIX_HEAD_DEADLINE_MS",
+        Some("5000"),
+        "Longest wait for the head of a connection's first request, 100 to 60000.",
+    ),
     open("PIX_KEEP_ALIVE_MS", Some("15000"), "How long an idle connection is kept, 1000 to 300000."),
     open(
         "PIX_UNREAD_DEADLINE_MS",

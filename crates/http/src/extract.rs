@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::{Deref, DerefMut};
 
 use actix_web::dev::Payload;
-use actix_web::http::header::{AUTHORIZATION, HeaderMap, HeaderName};
+use actix_web::http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use actix_web::web::{self, Bytes};
 use actix_web::{FromRequest, HttpMessage, HttpRequest, HttpResponse};
 use pix_domain::credentials::Scope;
@@ -19,6 +19,7 @@ use crate::config::ProxyRange;
 use crate::edge::Body;
 use crate::error::ApiError;
 use crate::json::Object;
+use crate::limits::Admitted;
 use crate::state::State;
 
 /// What a handler answers.
@@ -122,8 +123,16 @@ impl TenantCall {
     /// Who calls.
     pub(crate) async fn caller(&self) -> Result<Caller, ApiError> {
         let (token, client) = (bearer(self.http.headers())?, self.client());
-        let authenticator = self.state.services.authenticator.clone();
-        match self.state.spawn(async move { authenticator.authenticate(&token, client).await }).await? {
+        let admitted = self.http.extensions_mut().remove::<Admitted>();
+        let admitted = match admitted {
+            Some(Admitted(admitted)) => admitted,
+            // One that does not open, of which the limits know no more.
+            None => {
+                let authenticator = self.state.services.authenticator.clone();
+                self.state.spawn(async move { authenticator.authenticate(&token, client).await }).await?
+            }
+        };
+        match admitted {
             Ok(caller) => {
                 tracing::Span::current().record("integrator", tracing::field::display(caller.integrator_id));
                 self.note_use(&caller.key_public_id);
@@ -131,7 +140,7 @@ impl TenantCall {
                 Ok(caller)
             }
             Err(error) => {
-                if let AuthError::Token(_) = error {
+                if let AuthError::Token(_) | AuthError::IpNotAllowed = error {
                     // Tokens of a revoked key would each have a bucket of their own; so these count for the address.
                     self.state.limits.count_refused(&self.http, client)?;
                 }
@@ -184,9 +193,11 @@ pub(crate) fn client_ip(peer: Option<IpAddr>, headers: &HeaderMap, trusted: &[Pr
     if !is_trusted(client) {
         return client;
     }
-    let lines: Vec<&str> = headers.get_all(&FORWARDED_FOR).filter_map(|value| value.to_str().ok()).collect();
-    let hops = lines.iter().rev().flat_map(|line| line.rsplit(','));
+    // Bytes: a line that is no text is a line all the same, of which a proxy has written the end.
+    let lines: Vec<&[u8]> = headers.get_all(&FORWARDED_FOR).map(HeaderValue::as_bytes).collect();
+    let hops = lines.iter().rev().flat_map(|line| line.rsplit(|byte| *byte == b','));
     for hop in hops.take(MAX_FORWARDED_HOPS) {
+        let hop = std::str::from_utf8(hop).unwrap_or_default();
         let Some(address) = hop_address(hop.trim()) else { break };
         client = address.to_canonical();
         if !is_trusted(client) {
@@ -203,8 +214,6 @@ fn hop_address(hop: &str) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
-    use actix_web::http::header::HeaderValue;
-
     use super::*;
 
     fn client(peer: &str, forwarded: &[&'static str]) -> String {
@@ -237,6 +246,18 @@ mod tests {
         assert_eq!(client("10.0.0.1", &["198.51.100.1, unknown"]), "10.0.0.1");
         assert_eq!(client("10.0.0.1", &[]), "10.0.0.1");
         assert_eq!(client("10.0.0.1", &["10.0.0.3, 10.0.0.2"]), "10.0.0.3");
+    }
+
+    #[test]
+    fn a_line_that_is_no_text_is_not_passed_over() {
+        let mut headers = HeaderMap::new();
+        let trusted = ["10.0.0.0/8".parse().unwrap()];
+        let peer = Some("10.0.0.1".parse().unwrap());
+        headers.append(FORWARDED_FOR, HeaderValue::from_static("10.9.9.9"));
+        headers.append(FORWARDED_FOR, HeaderValue::from_bytes(b"\xe9, 203.0.113.9").unwrap());
+        assert_eq!(client_ip(peer, &headers, &trusted).to_string(), "203.0.113.9");
+        headers.append(FORWARDED_FOR, HeaderValue::from_bytes(b"\xe9").unwrap());
+        assert_eq!(client_ip(peer, &headers, &trusted).to_string(), "10.0.0.1");
     }
 
     #[test]

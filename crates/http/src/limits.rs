@@ -28,7 +28,8 @@ use governor::clock::{Clock, DefaultClock, QuantaInstant};
 use governor::middleware::StateInformationMiddleware;
 use governor::state::keyed::DefaultKeyedStateStore;
 use governor::{NotUntil, Quota, RateLimiter};
-use pix_domain::credentials::service::Authenticator;
+use pix_domain::credentials::Claims;
+use pix_domain::credentials::service::{AuthError, Authenticator, Caller};
 
 use crate::config::{ConfigError, HttpConfig, ProxyRange};
 use crate::error::ApiError;
@@ -185,6 +186,7 @@ impl ByClient {
         {
             let key = self.namer.name("key", claims.key_public_id.as_bytes());
             let client = self.namer.name("token", token.as_bytes());
+            request.extensions_mut().insert(claims);
             return Charged { policy: self.policy, client, key: Some(key) };
         }
         let peer = request.peer_addr().map(|address| address.ip());
@@ -364,7 +366,11 @@ fn keys(config: &HttpConfig) -> Result<Keys, ConfigError> {
     Ok(Keys { policy, seats: Seats::new(config.rate_buckets), buckets: Arc::new(buckets) })
 }
 
-/// The middleware behind actix-governor: asks the buckets that it doesn't know.
+/// Who holds the token of a request, or why it is of no use.
+#[derive(Clone)]
+pub(crate) struct Admitted(pub(crate) Result<Caller, AuthError>);
+
+/// The middleware behind actix-governor: lets the caller in, and asks the buckets that actix-governor doesn't know.
 pub(crate) async fn charge(
     request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
@@ -375,7 +381,21 @@ pub(crate) async fn charge(
         Some(GovernorResult::Ok { remaining: Some(remaining), .. }) => Some(*remaining),
         _ => None,
     };
-    if let (Some(state), Some(charged), Some(remaining)) = (state, charged, remaining) {
+    if let (Some(state), Some(mut charged), Some(remaining)) = (state, charged, remaining) {
+        let claims = request.extensions_mut().remove::<Claims>();
+        if let Some(claims) = claims {
+            let (peer, trusted) = (request.peer_addr().map(|peer| peer.ip()), &state.config.trusted_proxies);
+            let client = extract::client_ip(peer, request.headers(), trusted);
+            let authenticator = state.services.authenticator.clone();
+            match state.spawn(async move { authenticator.admit(&claims, client).await }).await {
+                Ok(admitted) => {
+                    // Who holds a token of no use any more must not use up what is the key's.
+                    charged.key = charged.key.filter(|_| admitted.is_ok());
+                    request.extensions_mut().insert(Admitted(admitted));
+                }
+                Err(error) => return Ok(request.into_response(error.error_response())),
+            }
+        }
         let told = state.limits.take(charged, remaining).await;
         let refusal = told.refusal();
         request.extensions_mut().insert(told);

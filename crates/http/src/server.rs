@@ -111,7 +111,7 @@ fn app(
                 .route(web::post().to(callbacks::receive))
                 .default_service(web::to(not_found)),
         )
-        .service(get("/health/live", read().to(health::live)).wrap(middleware::from_fn(overload::health)))
+        .service(get("/health/live", read().to(health::live)))
         .service(get("/health/ready", read().to(health::ready)).wrap(middleware::from_fn(overload::health)))
         .default_service(web::to(not_found))
         .wrap(middleware::from_fn(edge::edge))

@@ -14,7 +14,7 @@ use crate::extract::{self, Answer, Call};
 use crate::json::Object;
 
 /// What a body of the token endpoint may say.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Grant {
     kind: Option<String>,
     public_id: Option<String>,

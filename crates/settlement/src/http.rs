@@ -28,7 +28,7 @@ const APPLICATION_JSON: &str = "application/json";
 pub enum Trust {
     /// The certificate authorities of the operating system. A client can't be built where there are none.
     System,
-    /// These certificate authorities alone, as PEM; or a server's own certificate.
+    /// These certificate authorities alone, as PEM.
     Only(String),
     /// Nobody: `http` works and `https` fails at the handshake. For loopback; builds on any machine.
     Nobody,

@@ -74,7 +74,7 @@ pub async fn run(config: &Config, command: cli::Key) -> anyhow::Result<ExitCode>
             revoke(&store, &Journal::of_user(&store, config)?, &public_id).await?;
             let value = json!({"public_id": public_id, "revoked": true});
             Ok(answer(json, &value, || {
-                format!("key {public_id} is revoked; its tokens are refused from now on")
+                format!("key {public_id} is revoked; its tokens are refused within PIX_CACHE_TTL_MS")
             }))
         }
         cli::Key::List { integrator, json } => {

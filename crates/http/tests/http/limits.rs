@@ -1,10 +1,11 @@
 //! Rate limits: one too many is refused, in the form of its generation, and never starves others.
 
+use pix_domain::credentials::SecretHash;
 use pix_domain::ids::IntegratorId;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::support::{CALLBACK_SECRET, Gateway, Request};
+use crate::support::{CALLBACK_SECRET, Gateway, Request, Tenant};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_21st_token_call_of_a_minute_is_refused() {
@@ -110,7 +111,7 @@ async fn all_tokens_of_a_key_have_a_limit_together() {
     let tenant = gateway.tenant(0).await;
     let tokens = [60, 61, 62].map(|minutes| {
         let token = gateway.token(tenant.id, &tenant.public_id, std::time::Duration::from_mins(minutes));
-        crate::support::Tenant { token, ..tenant.clone() }
+        Tenant { token, ..tenant.clone() }
     });
     for (token, left) in [(0, 3), (0, 2), (1, 1), (1, 0)] {
         let answer = gateway.get(&tokens[token], "/api/v1/balance").await.expect(200);
@@ -127,6 +128,37 @@ async fn all_tokens_of_a_key_have_a_limit_together() {
     // Another key of the same integrator is another client.
     let other = gateway.tenant(0).await;
     gateway.get(&other, "/api/v1/balance").await.expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_that_are_of_no_use_any_more_take_nothing_from_their_key() {
+    let slow = |config: &mut pix_http::HttpConfig| {
+        config.rate_api_per_minute = 1;
+        config.rate_api_burst = 10;
+        config.rate_key_per_minute = Some(1);
+    };
+    let gateway = Gateway::with(slow, None).await;
+    let owner = gateway.tenant(0).await;
+    let keys = &gateway.services.stores.keys;
+    let first = keys.find(&owner.public_id).await.unwrap().unwrap().secrets;
+    let both = first.clone().add(SecretHash("hash:newer".into()), gateway.services.now()).unwrap();
+    assert!(keys.replace_secrets(&owner.public_id, first, both.clone()).await.unwrap());
+    let newer = both.clone().retire(1).unwrap();
+    assert!(keys.replace_secrets(&owner.public_id, both, newer).await.unwrap());
+    let left = async || {
+        let body = json!({"client_id": owner.public_id, "client_secret": "newer"});
+        let token = gateway.post(&owner, "/v2/oauth/token", &body).await.expect(200).text("access_token");
+        let answer = gateway.get(&Tenant { token, ..owner.clone() }, "/api/v1/balance").await.expect(200);
+        answer.header("ratelimit").unwrap().split(r#""key";r="#).nth(1).unwrap().to_owned()
+    };
+    let before = left().await;
+    for minutes in 60..66 {
+        // Of the secret that was retired.
+        let token = gateway.token(owner.id, &owner.public_id, std::time::Duration::from_mins(minutes));
+        gateway.get(&Tenant { token, ..owner.clone() }, "/api/v1/balance").await.expect(401);
+    }
+    let number = |told: &str| told.split(';').next().unwrap().parse::<u32>().unwrap();
+    assert_eq!(number(&left().await), number(&before) - 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
