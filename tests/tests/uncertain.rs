@@ -176,6 +176,8 @@ async fn whatever_comes_back_is_an_event_of_its_own(database: Database) {
     assert_eq!((status, &sent["outcome"]), (201, &json!("certain")), "{sent}");
     let (path, pix_id) =
         (format!("/api/v1/withdrawals/{}", text(&sent, "/uuid").unwrap()), text(&sent, "/pix_id").unwrap());
+    // What came back before it is known that it had left is told as its end.
+    soon("completed", || async { client.get(&path).await.unwrap().1["status"] == "completed" }).await;
     let mut back = Vec::new();
     for (part, balance) in [(json!(2.5), "62.50"), (json!(30.25), "92.75"), (json!(7.25), "100.00")] {
         let amount = json!({"amount": format!("{:.2}", part.as_f64().unwrap())});

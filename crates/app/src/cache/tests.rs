@@ -205,7 +205,7 @@ async fn a_version_of_the_fees_is_asked_for_once_and_what_is_in_force_again() {
 #[tokio::test]
 async fn which_secrets_sign_is_asked_for_once_and_again_after_a_change_and_none_is_no_answer() {
     let at = Timestamp::from_micros(0);
-    let version = |number: u32, retired_at| SecretVersion {
+    let version = move |number: u32, retired_at| SecretVersion {
         integrator_id: ONE,
         number,
         key_id: "first".into(),

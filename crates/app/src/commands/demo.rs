@@ -44,8 +44,7 @@ async fn walk(config: &Config, folder: &std::path::Path) -> anyhow::Result<()> {
     config.admin_listen = None;
     config.tls = None;
     config.public_url = config.listen_url();
-    let (config, listener) = config.listening()?;
-    let running = start(&config, listener, &cli::Serve { demo: false, provider_changed: false }).await?;
+    let running = start(&config, &cli::Serve { demo: false, provider_changed: false }).await?;
     let walked = Walk::begin(&config, &running).await;
     let walked = match walked {
         Ok(walk) => walk.all(&running).await,

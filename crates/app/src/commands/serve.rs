@@ -1,6 +1,5 @@
 //! `pix-gateway serve`.
 
-use std::net::TcpListener;
 use std::process::ExitCode;
 
 use pix_domain::credentials::KeyChange;
@@ -44,8 +43,7 @@ pub struct Running {
 pub async fn run(config: Config, arguments: cli::Serve) -> anyhow::Result<ExitCode> {
     gateway::init_logging(&config)?;
     gateway::make_room_for(config.overload.connections);
-    let (config, listener) = config.listening()?;
-    let running = start(&config, listener, &arguments).await?;
+    let running = start(&config, &arguments).await?;
     println!("pix-gateway is listening on {}", running.url);
     if arguments.demo {
         print_demo(&config, &running).await?;
@@ -57,11 +55,7 @@ pub async fn run(config: Config, arguments: cli::Serve) -> anyhow::Result<ExitCo
 }
 
 /// Starts everything: store, provider (or the simulated one), HTTP interface, workers.
-pub async fn start(
-    config: &Config,
-    listener: TcpListener,
-    arguments: &cli::Serve,
-) -> anyhow::Result<Running> {
+pub async fn start(config: &Config, arguments: &cli::Serve) -> anyhow::Result<Running> {
     if !arguments.demo {
         gateway::check_secrets(config)?;
     }
@@ -75,6 +69,9 @@ pub async fn start(
     let name = config.provider.as_ref().map_or(gateway::SIMULATED.to_owned(), gateway::provider_name);
     let journal = Journal::of_user(&store, config)?;
     gateway::bind_provider(&store, &journal, &name, arguments.provider_changed).await?;
+    // Now that nobody else has this database, and before anybody is told of the address.
+    let (config, listener) = config.clone().listening()?;
+    let config = &config;
     let (settings, simulator) = if let Some(settings) = &config.provider {
         (settings.clone(), None)
     } else {
