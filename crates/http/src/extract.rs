@@ -124,13 +124,12 @@ impl TenantCall {
     pub(crate) async fn caller(&self) -> Result<Caller, ApiError> {
         let (token, client) = (bearer(self.http.headers())?, self.client());
         let admitted = self.http.extensions_mut().remove::<Admitted>();
-        let admitted = match admitted {
-            Some(Admitted(admitted)) => admitted,
+        let admitted = if let Some(Admitted(admitted)) = admitted {
+            admitted
+        } else {
             // One that does not open, of which the limits know no more.
-            None => {
-                let authenticator = self.state.services.authenticator.clone();
-                self.state.spawn(async move { authenticator.authenticate(&token, client).await }).await?
-            }
+            let authenticator = self.state.services.authenticator.clone();
+            self.state.spawn(async move { authenticator.authenticate(&token, client).await }).await?
         };
         match admitted {
             Ok(caller) => {
