@@ -1,6 +1,10 @@
 //! Secrets and personal data are planted in every request, and looked for in everything that the program writes.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by a panic, in its helpers too")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by a panic, in its helpers too"
+)]
 
 use std::time::{Duration, Instant};
 

@@ -174,7 +174,7 @@ pub enum Key {
         #[arg(long)]
         json: bool,
     },
-    /// Revoke a key with all of its secrets, for good; its tokens end within PIX_CACHE_TTL_MS.
+    /// Revoke a key with all of its secrets, for good; its tokens end within five seconds.
     Revoke {
         /// The key's `public_id`.
         public_id: String,
