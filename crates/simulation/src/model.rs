@@ -236,19 +236,22 @@ impl State {
         None
     }
 
-    /// Findings that payers give reason for; and "taken", asked for within a second of hearing "failed": by clocks that are
-    /// a second apart, nobody can tell which was first.
+    /// Findings that payers give reason for; "taken", asked for within a second of hearing "failed": by clocks that are a
+    /// second apart, nobody can tell which was first; and "taken" where operators, not the provider, decided "failed": they
+    /// are told that they may have been wrong, whenever it was asked for.
     fn is_expected(&self, finding: &Finding) -> bool {
-        let at_once = || {
+        let taken_though_ended = || {
             let operation = self.desk.outgoing.get(&finding.resource.id)?;
             let asked_at = operation.taken_asked_at.filter(|_| operation.fate == Fate::Fail)?;
             let ended_at = self.model.final_at.get(&finding.resource)?;
-            Some(asked_at.plus(CLOCK_SKEW) >= *ended_at)
+            let ended = self.model.records.get(&finding.resource).and_then(outgoing)?.state;
+            let decided = matches!(ended, OutgoingState::Failed(failure) if failure.code == RESOLVED_FAILED);
+            Some(decided || asked_at.plus(CLOCK_SKEW) >= *ended_at)
         };
         match finding.code {
             // How much was taken back is judged with the charge.
             "paid_again" | "amount_differs" | "taken_back" => true,
-            "accepted_though_not_sent" => at_once() == Some(true),
+            "accepted_though_not_sent" => taken_though_ended() == Some(true),
             _ => false,
         }
     }

@@ -17,7 +17,9 @@ use pix_domain::time::Timestamp;
 use pix_domain::transactions::TransactionService;
 use pix_domain::transition::{EventKind, MockTransitionStore, Step};
 use pix_domain::withdrawals::service::{CreateWithdrawal, WithdrawalService};
-use pix_domain::withdrawals::{NOT_EXECUTED, OutgoingState, PROVIDER_UNAVAILABLE, Withdrawal, state};
+use pix_domain::withdrawals::{
+    NOT_EXECUTED, OutgoingState, PROVIDER_UNAVAILABLE, RESOLVED_FAILED, Withdrawal, state,
+};
 
 use crate::samples::*;
 use crate::world::{World, Write};
@@ -182,7 +184,9 @@ async fn an_outcome_is_written_again_until_it_is() {
 
 #[tokio::test]
 async fn taken_and_then_failed_is_no_contradiction_in_whichever_order_it_is_heard() {
-    for (code, findings) in [("no_such_key", 0), (NOT_EXECUTED, 1), (PROVIDER_UNAVAILABLE, 1)] {
+    for (code, findings) in
+        [("no_such_key", 0), (NOT_EXECUTED, 1), (PROVIDER_UNAVAILABLE, 1), (RESOLVED_FAILED, 1)]
+    {
         let fail = move |world: &World| {
             world.wait_secs(1);
             let failure = Failure { code: code.into(), ..failure() };
