@@ -17,6 +17,7 @@ pub mod postbacks;
 pub mod races;
 pub mod round_trips;
 pub mod scripts;
+pub mod statements;
 pub mod tenancy;
 pub mod twins;
 pub mod uncertain;

@@ -31,7 +31,7 @@ use pix_domain::refunds::store::RefundStore;
 use pix_domain::text::{ExternalId, IdempotencyKey};
 use pix_domain::time::Timestamp;
 use pix_domain::transition::{Transition, TransitionStore};
-use pix_domain::wallet::store::WalletStore;
+use pix_domain::wallet::store::{EntryQuery, WalletStore};
 use pix_domain::wallet::{Entry, Wallet};
 use pix_domain::withdrawals::Withdrawal;
 use pix_domain::withdrawals::store::WithdrawalStore;
@@ -102,7 +102,7 @@ hand_over!(RefundStore, node => node.domain.refunds, {
 
 hand_over!(WalletStore, node => node.domain.wallets, {
     fn wallet(&self, owner: IntegratorId) -> Result<Wallet, StoreError>;
-    fn entries(&self, owner: IntegratorId, after: u64, limit: u32) -> Result<Vec<Entry>, StoreError>;
+    fn entries(&self, owner: IntegratorId, query: &EntryQuery) -> Result<Vec<Entry>, StoreError>;
 });
 
 hand_over!(FeeStore, node => node.domain.fees, {

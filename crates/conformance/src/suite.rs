@@ -83,6 +83,11 @@ macro_rules! store_suite {
                 a_finding_is_kept_once,
                 a_book_is_one_view_while_others_write,
             }
+            statements {
+                entries_are_read_by_what_is_asked_for,
+                a_statement_neither_skips_nor_repeats,
+                a_statement_of_a_time_is_whole,
+            }
             tenancy {
                 a_foreign_integrator_finds_nothing,
                 names_keys_and_receipts_are_each_integrators_own,

@@ -16,11 +16,11 @@ pub const DEFAULT_PER_PAGE: u32 = 25;
 
 /// From where a page goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cursor {
+pub enum Cursor<K = Uuid> {
     /// Rows with a smaller id than this: the next page.
-    OlderThan(Uuid),
+    OlderThan(K),
     /// The nearest rows with a greater id than this: the page before.
-    NewerThan(Uuid),
+    NewerThan(K),
 }
 
 /// Which rows.
@@ -53,7 +53,7 @@ pub struct Page<T> {
 
 impl<T> Page<T> {
     /// Makes a page of `limit` rows out of what a store returned for `limit + 1`.
-    pub fn trim(mut items: Vec<T>, cursor: Option<Cursor>, limit: u32) -> Self {
+    pub fn trim<K>(mut items: Vec<T>, cursor: Option<Cursor<K>>, limit: u32) -> Self {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let more = items.len() > limit;
         match cursor {
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn the_surplus_row_says_whether_there_is_another_page_and_is_not_shown() {
         let id = Uuid::nil();
-        let first = Page::trim(vec![9, 8, 7], None, 2);
+        let first = Page::trim(vec![9, 8, 7], None::<Cursor>, 2);
         assert_eq!((first.items, first.has_older, first.has_newer), (vec![9, 8], true, false));
         let next = Page::trim(vec![7, 6], Some(Cursor::OlderThan(id)), 2);
         assert_eq!((next.items, next.has_older, next.has_newer), (vec![7, 6], false, true));

@@ -16,6 +16,7 @@
 //! A wallet never has money and a debt side by side: what comes in pays the debt first. So as long as something is owed,
 //! nothing is available, and whatever needs money is refused for the lack of it.
 
+pub mod statement;
 pub mod store;
 
 use crate::error::ApplyError;

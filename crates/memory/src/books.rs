@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use pix_domain::audit::{Book, BookStore, StoredFinding};
 use pix_domain::error::StoreError;
 use pix_domain::ids::IntegratorId;
-use pix_domain::wallet::store::WalletStore;
+use pix_domain::wallet::store::{EntryQuery, WalletStore};
 use pix_domain::wallet::{Entry, Wallet};
 
 use crate::MemoryStore;
@@ -18,13 +18,17 @@ impl WalletStore for MemoryStore {
     async fn entries(
         &self,
         integrator_id: IntegratorId,
-        after: u64,
-        limit: u32,
+        query: &EntryQuery,
     ) -> Result<Vec<Entry>, StoreError> {
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let limit = usize::try_from(query.limit).unwrap_or(usize::MAX);
         let state = self.state();
         let entries = state.tenants.get(&integrator_id).into_iter().flat_map(|tenant| &tenant.entries);
-        Ok(entries.filter(|entry| entry.number > after).take(limit).copied().collect())
+        let wanted = entries.filter(|entry| query.wants(entry));
+        Ok(if query.newest_first {
+            wanted.rev().take(limit).copied().collect()
+        } else {
+            wanted.take(limit).copied().collect()
+        })
     }
 }
 

@@ -39,6 +39,7 @@
 //! ```
 
 mod codec;
+mod entries;
 pub mod postgres;
 mod rows;
 mod schema;

@@ -27,7 +27,7 @@ use pix_domain::refunds::store::RefundStore;
 use pix_domain::text::{Description, Email, PayerQuestion, PersonName, PostbackUrl};
 use pix_domain::time::Timestamp;
 use pix_domain::transition::{EventKind, Guard, Record, Transition, TransitionStore};
-use pix_domain::wallet::store::WalletStore;
+use pix_domain::wallet::store::{EntryQuery, WalletStore};
 use pix_domain::withdrawals::store::WithdrawalStore;
 use pix_domain::withdrawals::{OutgoingState, Payee, Withdrawal};
 use pix_persistence::postgres::{PgOptions, PgStore};
@@ -311,7 +311,9 @@ async fn a_damaged_row_is_reported_by_its_column_and_never_shown() {
         assert!(text.starts_with(column) && !text.contains("SECRET") && !text.contains("777"), "{text}");
     }
     place.sql("UPDATE postings SET reason = 'SECRET'");
-    let Err(StoreError::Damaged(text)) = place.store.entries(owner, 0, 10).await else { panic!() };
+    let Err(StoreError::Damaged(text)) = place.store.entries(owner, &EntryQuery::after(0, 10)).await else {
+        panic!()
+    };
     assert_eq!(text, "postings.reason is not a name this program knows");
 
     place.sql("UPDATE wallets SET available_cents = -777");

@@ -6,6 +6,7 @@ use pix_domain::credentials::{ApiKey, SecretHash};
 use pix_domain::error::{ApplyError, UniqueKey};
 use pix_domain::fees::FeeSchedule;
 use pix_domain::ids::ResourceKind;
+use pix_domain::wallet::store::EntryQuery;
 
 use crate::builders::{key, refund_command, some_fees, withdrawal_command};
 use crate::harness::Services;
@@ -89,7 +90,13 @@ pub async fn work_goes_on_after_reopening(harness: &mut dyn StoreHarness) {
         again.withdrawals.create(withdrawal_command(integrator_id, 1_000)).await.expect("a withdrawal");
         let round = i64::try_from(round).expect("a small number");
         assert_eq!(again.balances(integrator_id).await, (6_000 - round * 1_000, 0));
-        let numbers = again.stores.domain.wallets.entries(integrator_id, 0, 99).await.expect("entries");
+        let numbers = again
+            .stores
+            .domain
+            .wallets
+            .entries(integrator_id, &EntryQuery::after(0, 99))
+            .await
+            .expect("entries");
         assert!(numbers.iter().map(|entry| entry.number).eq(1..=u64::try_from(numbers.len()).expect("few")));
     }
 }

@@ -4,6 +4,7 @@ use pix_domain::ids::{IntegratorId, ResourceRef};
 use pix_domain::money::{Cents, MAX_AMOUNT_CENTS};
 use pix_domain::provider::Progress;
 use pix_domain::transition::Transition;
+use pix_domain::wallet::store::EntryQuery;
 use pix_domain::wallet::{Account, Entry, Reason, Wallet};
 use pix_domain::withdrawals::OutgoingState;
 
@@ -11,7 +12,13 @@ use crate::builders::{cents, refund_command, some_fees, withdrawal_command};
 use crate::{Answer, Services, StoreHarness, services};
 
 async fn entries(services: &Services, integrator_id: IntegratorId, after: u64, limit: u32) -> Vec<Entry> {
-    services.stores.domain.wallets.entries(integrator_id, after, limit).await.expect("entries")
+    services
+        .stores
+        .domain
+        .wallets
+        .entries(integrator_id, &EntryQuery::after(after, limit))
+        .await
+        .expect("entries")
 }
 
 fn balance(entries: &[Entry], account: Account) -> i64 {

@@ -9,6 +9,7 @@ use pix_domain::list::ListQuery;
 use pix_domain::refunds::Refund;
 use pix_domain::refunds::service::CreateRefund;
 use pix_domain::wallet::Wallet;
+use pix_domain::wallet::store::EntryQuery;
 use pix_domain::withdrawals::Withdrawal;
 use pix_domain::withdrawals::service::CreateWithdrawal;
 
@@ -61,7 +62,7 @@ pub async fn a_foreign_integrator_finds_nothing(harness: &mut dyn StoreHarness) 
             assert_eq!(stores.lookups.find_handle(stranger, kind, &key).await, Ok(None));
         }
         assert_eq!(stores.wallets.wallet(stranger).await, Ok(Wallet::default()));
-        assert_eq!(stores.wallets.entries(stranger, 0, 100).await, Ok(Vec::new()));
+        assert_eq!(stores.wallets.entries(stranger, &EntryQuery::after(0, 100)).await, Ok(Vec::new()));
         assert_eq!(services.stores.books.book(stranger).await, Ok(Book::default()));
         assert_eq!(services.stores.books.findings(stranger).await, Ok(Vec::new()));
         assert_eq!(services.stores.keys.list(stranger).await, Ok(Vec::new()));

@@ -10,12 +10,13 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use pix_domain::audit::{Book, BookStore, StoredFinding};
 use pix_domain::error::StoreError;
 use pix_domain::ids::{IntegratorId, ResourceRef};
-use pix_domain::wallet::store::WalletStore;
+use pix_domain::wallet::store::{EntryQuery, WalletStore};
 use pix_domain::wallet::{Entry, Wallet};
 
 use super::PgStore;
 use super::error::Of;
 use crate::codec::{self, DbId};
+use crate::entries::entries;
 use crate::rows::{ChargeRow, FindingRow, PostingRow, ReceiptRow, RefundRow, WalletRow, WithdrawalRow};
 use crate::schema::{charges, events, findings, postings, receipts, refunds, wallets, withdrawals};
 
@@ -29,21 +30,11 @@ impl WalletStore for PgStore {
     async fn entries(
         &self,
         integrator_id: IntegratorId,
-        after: u64,
-        limit: u32,
+        query: &EntryQuery,
     ) -> Result<Vec<Entry>, StoreError> {
-        // No entry has a number above the range of the column.
-        let Ok(after) = i64::try_from(after) else { return Ok(Vec::new()) };
         let mut conn = self.reads().await?;
-        let rows: Vec<PostingRow> = postings::table
-            .filter(postings::integrator_id.eq(DbId::from(integrator_id)))
-            .filter(postings::entry.gt(after))
-            .order(postings::entry.asc())
-            .limit(limit.into())
-            .select(PostingRow::as_select())
-            .load(&mut conn)
-            .await
-            .of("postings")?;
+        let wanted = entries!(DbId::from(integrator_id), query);
+        let rows: Vec<PostingRow> = wanted.load(&mut conn).await.of("postings")?;
         rows.into_iter().map(Entry::try_from).collect()
     }
 }

@@ -12,12 +12,13 @@ use diesel::sqlite::SqliteConnection;
 use pix_domain::audit::{Book, BookStore, StoredFinding};
 use pix_domain::error::StoreError;
 use pix_domain::ids::{IntegratorId, ResourceRef};
-use pix_domain::wallet::store::WalletStore;
+use pix_domain::wallet::store::{EntryQuery, WalletStore};
 use pix_domain::wallet::{Entry, Wallet};
 
 use super::SqliteStore;
 use super::error::Of;
 use crate::codec::{self, DbId};
+use crate::entries::entries;
 use crate::rows::{ChargeRow, FindingRow, PostingRow, ReceiptRow, RefundRow, WalletRow, WithdrawalRow};
 use crate::schema::{charges, events, findings, postings, receipts, refunds, wallets, withdrawals};
 
@@ -30,21 +31,12 @@ impl WalletStore for SqliteStore {
     async fn entries(
         &self,
         integrator_id: IntegratorId,
-        after: u64,
-        limit: u32,
+        query: &EntryQuery,
     ) -> Result<Vec<Entry>, StoreError> {
-        let owner = DbId::from(integrator_id);
-        // No entry has a number above the range of the column.
-        let Ok(after) = i64::try_from(after) else { return Ok(Vec::new()) };
+        let query = query.clone();
         self.read(move |conn| {
-            let rows: Vec<PostingRow> = postings::table
-                .filter(postings::integrator_id.eq(owner))
-                .filter(postings::entry.gt(after))
-                .order(postings::entry.asc())
-                .limit(limit.into())
-                .select(PostingRow::as_select())
-                .load(conn)
-                .of("postings")?;
+            let wanted = entries!(DbId::from(integrator_id), &query);
+            let rows: Vec<PostingRow> = wanted.load(conn).of("postings")?;
             rows.into_iter().map(Entry::try_from).collect()
         })
         .await

@@ -23,7 +23,7 @@ use pix_domain::refunds::store::RefundStore;
 use pix_domain::text::{ExternalId, IdempotencyKey};
 use pix_domain::time::Timestamp;
 use pix_domain::transition::{Record, Transition, TransitionStore};
-use pix_domain::wallet::store::WalletStore;
+use pix_domain::wallet::store::{EntryQuery, WalletStore};
 use pix_domain::wallet::{Entry, Wallet};
 use pix_domain::withdrawals::Withdrawal;
 use pix_domain::withdrawals::store::WithdrawalStore;
@@ -201,7 +201,7 @@ hand_over!(RefundStore => refunds, {
 
 hand_over!(WalletStore => wallets, {
     fn wallet(&self, owner: IntegratorId) -> Wallet;
-    fn entries(&self, owner: IntegratorId, after: u64, limit: u32) -> Vec<Entry>;
+    fn entries(&self, owner: IntegratorId, query: &EntryQuery) -> Vec<Entry>;
 });
 
 hand_over!(FeeStore => fees, {

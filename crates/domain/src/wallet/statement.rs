@@ -1,0 +1,139 @@
+//! The statement: an integrator's own book, read in pages, newest first.
+//!
+//! The numbers of a book have no gaps, and a page's cursor is a number: so pages neither skip nor repeat an entry while
+//! others are being written, and those between two times are found by halving, without an index on time.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::{Entry, Reason};
+use crate::error::ServiceError;
+use crate::ids::IntegratorId;
+use crate::list::{Cursor, Page};
+use crate::ports::Ports;
+use crate::time::Timestamp;
+use crate::wallet::store::EntryQuery;
+
+/// By how much the times of two entries may contradict the order of their numbers: nodes have clocks of their own, and
+/// an entry has the time at which it was decided on.
+pub const MAX_DISORDER: Duration = Duration::from_hours(1);
+
+/// Which entries.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StatementQuery {
+    /// For these reasons; none means all.
+    pub reasons: Vec<Reason>,
+    /// Of this record alone.
+    pub resource_id: Option<Uuid>,
+    /// Made at this time or later.
+    pub created_from: Option<Timestamp>,
+    /// Made before this time.
+    pub created_to: Option<Timestamp>,
+    /// From where: the number of an entry.
+    pub cursor: Option<Cursor<u64>>,
+    /// How many entries at the most.
+    pub limit: u32,
+}
+
+/// Reads statements.
+#[derive(Clone)]
+pub struct StatementService {
+    ports: Ports,
+}
+
+impl StatementService {
+    /// A service over `ports`.
+    pub const fn new(ports: Ports) -> Self {
+        Self { ports }
+    }
+
+    /// A page of the integrator's book, newest first. Errors are those of the store.
+    pub async fn page(
+        &self,
+        integrator_id: IntegratorId,
+        query: StatementQuery,
+    ) -> Result<Page<Entry>, ServiceError> {
+        let StatementQuery { reasons, resource_id, created_from, created_to, cursor, limit } = query;
+        // A record of which an entry is older than itself there is none.
+        let born = resource_id.and_then(made_at).map(|at| at.minus(MAX_DISORDER));
+        let (first, end) = self.bounds(integrator_id, created_from.max(born), created_to).await?;
+        let (after, before, newest_first) = match cursor {
+            Some(Cursor::NewerThan(number)) => (first.max(number), end, false),
+            Some(Cursor::OlderThan(number)) => (first, end.min(number), true),
+            None => (first, end, true),
+        };
+        let wanted = EntryQuery {
+            after,
+            before,
+            reasons,
+            resource_id,
+            created_from,
+            created_to,
+            newest_first,
+            limit: limit.saturating_add(1),
+        };
+        let mut entries = self.ports.stores.wallets.entries(integrator_id, &wanted).await?;
+        if !newest_first {
+            entries.reverse();
+        }
+        Ok(Page::trim(entries, cursor, limit))
+    }
+
+    /// Numbers between which all entries from `from` to `to` are: above the first, below the second.
+    async fn bounds(
+        &self,
+        integrator_id: IntegratorId,
+        from: Option<Timestamp>,
+        to: Option<Timestamp>,
+    ) -> Result<(u64, u64), ServiceError> {
+        if from.is_none() && to.is_none() {
+            return Ok((0, u64::MAX));
+        }
+        let all = self.ports.stores.wallets.wallet(integrator_id).await?.entries;
+        let first = match from {
+            Some(from) => {
+                let early = from.minus(MAX_DISORDER);
+                self.last_until(integrator_id, all, |at| at < early).await?
+            }
+            None => 0,
+        };
+        let end = match to {
+            Some(to) => {
+                let late = to.plus(MAX_DISORDER);
+                self.last_until(integrator_id, all, |at| at < late).await?.saturating_add(1)
+            }
+            None => u64::MAX,
+        };
+        // What was written since `all` was read is newer than that.
+        Ok((first, if end > all { u64::MAX } else { end }))
+    }
+
+    /// The number of an entry that `is_early`, and whose next one is not; 0 when none is. By halving: as many reads of one
+    /// entry as `all` has binary digits.
+    async fn last_until(
+        &self,
+        integrator_id: IntegratorId,
+        all: u64,
+        is_early: impl Fn(Timestamp) -> bool + Send + Sync,
+    ) -> Result<u64, ServiceError> {
+        let (mut early, mut late) = (0, all.saturating_add(1));
+        while late - early > 1 {
+            let middle = early + (late - early) / 2;
+            let one = EntryQuery::after(middle - 1, 1);
+            let found = self.ports.stores.wallets.entries(integrator_id, &one).await?;
+            match found.first() {
+                Some(entry) if is_early(entry.at) => early = middle,
+                _ => late = middle,
+            }
+        }
+        Ok(early)
+    }
+}
+
+/// When a record with a UUIDv7 (RFC 9562) was given its id.
+fn made_at(id: Uuid) -> Option<Timestamp> {
+    // Its first 48 bits are milliseconds since 1970.
+    let millis = i64::try_from(id.as_u128() >> 80).ok().filter(|_| id.get_version_num() == 7)?;
+    Some(Timestamp::from_micros(millis.saturating_mul(1_000)))
+}
