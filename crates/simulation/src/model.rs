@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use pix_domain::charges::{Charge, ChargeState};
 use pix_domain::evidence::EvidenceKind;
+use pix_domain::follow_up::FollowUp;
 use pix_domain::ids::{IntegratorId, ResourceKind, ResourceRef};
 use pix_domain::money::{Amount, Cents};
 use pix_domain::refunds::Refund;
@@ -45,6 +46,8 @@ pub struct Model {
     pub postings: BTreeMap<IntegratorId, Vec<Posting>>,
     /// What is due when.
     pub due: BTreeMap<ResourceRef, Timestamp>,
+    /// The last claim of each record that was not written since.
+    pub claimed: BTreeMap<ResourceRef, FollowUp>,
     /// Kept callbacks that wait, and until when.
     pub callbacks: BTreeMap<Uuid, Timestamp>,
     /// When a record became final.
@@ -149,6 +152,7 @@ impl State {
         }
         for write in &transition.writes {
             let resource = write.record.resource();
+            self.model.claimed.remove(&resource);
             match write.follow_up {
                 Some(at) => self.model.due.insert(resource, at),
                 None => self.model.due.remove(&resource),

@@ -64,7 +64,8 @@ impl FollowUpStore for Observer {
         let claimed = self.inner.follow_ups.claim(now, lease, limit).await?;
         self.sim.with(|state: &mut State| {
             for due in &claimed {
-                state.model.due.insert(due.resource, now.plus(lease));
+                state.model.due.insert(due.resource, due.until);
+                state.model.claimed.insert(due.resource, *due);
             }
         });
         Ok(claimed)
@@ -73,7 +74,8 @@ impl FollowUpStore for Observer {
     async fn postpone(&self, claimed: FollowUp, until: Option<Timestamp>) -> Result<(), StoreError> {
         self.inner.follow_ups.postpone(claimed, until).await?;
         self.sim.with(|state| {
-            if state.model.due.get(&claimed.resource) == Some(&claimed.until) {
+            // A record that was written since may be due at that very moment too.
+            if state.model.claimed.get(&claimed.resource) == Some(&claimed) {
                 match until {
                     Some(until) => state.model.due.insert(claimed.resource, until),
                     None => state.model.due.remove(&claimed.resource),
