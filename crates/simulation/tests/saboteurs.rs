@@ -18,7 +18,7 @@ use pix_domain::money::Cents;
 use pix_domain::ports::Stores;
 use pix_domain::provider::{
     ChargeOrder, ChargeReport, Inquiry, OutgoingReport, Payment, PaymentOrder, Progress, ProviderBody,
-    ProviderError, ReceiptKey, RefundOrder, SettlementProvider, Ticket,
+    ProviderError, ReceiptKey, RefundOrder, Removal, SettlementProvider, Ticket,
 };
 use pix_domain::time::Timestamp;
 use pix_domain::transition::{EventKind, Guard, Record, Transition, TransitionStore};
@@ -413,6 +413,10 @@ impl SettlementProvider for Trickster {
 
     async fn consult_refund(&self, inquiry: Inquiry) -> Result<Option<OutgoingReport>, ProviderError> {
         self.silence(self.inner.consult_refund(inquiry).await)
+    }
+
+    async fn remove_charge(&self, inquiry: Inquiry) -> Result<Removal, ProviderError> {
+        self.inner.remove_charge(inquiry).await
     }
 
     fn not_found_is_proof_after(&self) -> Option<Duration> {

@@ -75,7 +75,8 @@ impl FollowUpStore for Observer {
         self.inner.follow_ups.postpone(claimed, until).await?;
         self.sim.with(|state| {
             // A record that was written since may be due at that very moment too.
-            if state.model.claimed.get(&claimed.resource) == Some(&claimed) {
+            let holds = state.model.claimed.get(&claimed.resource) == Some(&claimed);
+            if holds && state.model.due.get(&claimed.resource) == Some(&claimed.until) {
                 match until {
                     Some(until) => state.model.due.insert(claimed.resource, until),
                     None => state.model.due.remove(&claimed.resource),

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use pix_domain::ids::ResourceKind;
 use pix_domain::provider::{
     ChargeOrder, ChargeReport, Inquiry, OutgoingReport, PaymentOrder, ProviderBody, ProviderError,
-    RefundOrder, SettlementProvider, Ticket,
+    RefundOrder, Removal, SettlementProvider, Ticket,
 };
 use pix_domain::text::Description;
 use pix_domain::time::Timestamp;
@@ -275,6 +275,18 @@ impl SettlementProvider for SimProvider {
 
     async fn consult_refund(&self, inquiry: Inquiry) -> Result<Option<OutgoingReport>, ProviderError> {
         self.ask_outgoing(inquiry).await
+    }
+
+    async fn remove_charge(&self, inquiry: Inquiry) -> Result<Removal, ProviderError> {
+        let reference = inquiry.reference.0;
+        self.ask(reference, |state| {
+            let now = state.now;
+            if let Some(charge) = state.desk.charges.get_mut(&reference) {
+                charge.removed_at.get_or_insert(now);
+            }
+            Removal::Removed
+        })
+        .await
     }
 
     fn not_found_is_proof_after(&self) -> Option<Duration> {
