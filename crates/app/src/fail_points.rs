@@ -22,7 +22,7 @@ use pix_domain::error::{ApplyError, StoreError};
 use pix_domain::follow_up::{FollowUp, FollowUpStore, OpenMovements};
 use pix_domain::ports::Ports;
 use pix_domain::provider::{
-    ChargeOrder, ChargeReport, Inquiry, OutgoingReport, PaymentOrder, ProviderError, RefundOrder,
+    ChargeOrder, ChargeReport, Inquiry, OutgoingReport, PaymentOrder, ProviderError, RefundOrder, Removal,
     SettlementProvider, Ticket,
 };
 use pix_domain::time::Timestamp;
@@ -361,6 +361,10 @@ impl SettlementProvider for Provider {
 
     async fn consult_refund(&self, inquiry: Inquiry) -> Result<Option<OutgoingReport>, ProviderError> {
         self.call("provider.consult_refund", self.inner.consult_refund(inquiry)).await
+    }
+
+    async fn remove_charge(&self, inquiry: Inquiry) -> Result<Removal, ProviderError> {
+        self.inner.remove_charge(inquiry).await
     }
 
     fn not_found_is_proof_after(&self) -> Option<Duration> {

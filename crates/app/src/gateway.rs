@@ -20,6 +20,7 @@ use pix_domain::refunds::service::RefundService;
 use pix_domain::time::Clock;
 use pix_domain::transactions::TransactionService;
 use pix_domain::transition::{Transition, TransitionStore};
+use pix_domain::wallet::statement::StatementService;
 use pix_domain::withdrawals::service::WithdrawalService;
 use pix_http::{Bodies, HttpConfig, ServerCertificate, Services};
 use pix_notifications::{
@@ -324,6 +325,7 @@ pub fn services(
         callbacks: CallbackService::new(ports.clone()),
         postbacks: PostbackService::new(postbacks),
         wallets: ports.stores.wallets.clone(),
+        statement: StatementService::new(ports.clone()),
         clock: ports.clock.clone(),
         ids: ports.ids.clone(),
         runtime: tokio::runtime::Handle::current(),

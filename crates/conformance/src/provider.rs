@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use pix_domain::money::Cents;
 use pix_domain::provider::{
     ChargeOrder, ChargeReport, Inquiry, OutgoingReport, Payment, PaymentOrder, Progress, ProviderBody,
-    ProviderError, ProviderId, RefundOrder, SettlementProvider, Ticket,
+    ProviderError, ProviderId, RefundOrder, Removal, SettlementProvider, Ticket,
 };
 use uuid::Uuid;
 
@@ -44,6 +44,7 @@ struct Desk {
     charge_answers: VecDeque<Answer>,
     charges: BTreeMap<Uuid, Vec<Payment>>,
     removed: BTreeSet<Uuid>,
+    removals: VecDeque<Result<Removal, ProviderError>>,
     refunded: BTreeMap<Uuid, Cents>,
     outgoing: BTreeMap<Uuid, Progress>,
     sends: BTreeMap<Uuid, u32>,
@@ -92,6 +93,11 @@ impl FakeProvider {
     /// So much of a charge's payments went back in all, as the provider says from now on.
     pub fn says_refunded(&self, reference: Uuid, refunded: Cents) {
         self.desk().refunded.insert(reference, refunded);
+    }
+
+    /// What the next request to remove a charge is answered; several calls queue up. Else it is removed.
+    pub fn answers_next_removal(&self, answer: Result<Removal, ProviderError>) {
+        self.desk().removals.push_back(answer);
     }
 
     /// The provider removes a charge.
@@ -266,6 +272,16 @@ impl SettlementProvider for FakeProvider {
 
     async fn consult_refund(&self, inquiry: Inquiry) -> Result<Option<OutgoingReport>, ProviderError> {
         self.consult(inquiry.reference.0).await
+    }
+
+    async fn remove_charge(&self, inquiry: Inquiry) -> Result<Removal, ProviderError> {
+        tokio::task::yield_now().await;
+        let mut desk = self.desk();
+        if let Some(answer) = desk.removals.pop_front() {
+            return answer;
+        }
+        desk.removed.insert(inquiry.reference.0);
+        Ok(Removal::Removed)
     }
 
     fn not_found_is_proof_after(&self) -> Option<Duration> {

@@ -205,6 +205,7 @@ macro_rules! store_suite {
             }
             twins {
                 a_twin_without_a_handle_is_refused_and_named,
+                a_quote_names_the_twin,
                 a_handle_or_another_amount_tells_twins_apart,
                 a_failed_twin_is_none,
                 a_twin_on_purpose_passes_and_says_so,

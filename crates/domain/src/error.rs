@@ -121,3 +121,13 @@ pub enum ServiceError {
     #[error(transparent)]
     Store(#[from] StoreError),
 }
+
+impl ServiceError {
+    /// This, when it is an answer to what was asked; else the error, which is none.
+    pub(crate) fn refusing(self) -> Result<Self, Self> {
+        match self {
+            Self::Store(_) | Self::Contention | Self::NotFound => Err(self),
+            refusal => Ok(refusal),
+        }
+    }
+}

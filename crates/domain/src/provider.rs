@@ -279,6 +279,15 @@ pub enum ProviderError {
     Mismatch(&'static str),
 }
 
+/// What became of a charge that was to be removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Removal {
+    /// It can't be paid any more.
+    Removed,
+    /// The provider can't remove charges: whoever has the code can pay it until it ends there.
+    NotOffered,
+}
+
 /// Which operation is asked about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inquiry {
@@ -315,6 +324,10 @@ pub trait SettlementProvider: Send + Sync {
 
     /// Asks about a refund; `None` when the provider doesn't know it.
     async fn consult_refund(&self, inquiry: Inquiry) -> Result<Option<OutgoingReport>, ProviderError>;
+
+    /// Removes a charge, so that nobody can pay it any more. Repeating it changes nothing. One that was paid is
+    /// [`ProviderError::Rejected`].
+    async fn remove_charge(&self, inquiry: Inquiry) -> Result<Removal, ProviderError>;
 
     /// How long after sending "not known" proves that the provider never took it; `None` when it never does.
     fn not_found_is_proof_after(&self) -> Option<Duration>;

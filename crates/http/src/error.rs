@@ -266,6 +266,14 @@ impl ApiError {
         self.with("error", name)
     }
 
+    /// What would be refused, as a part of another answer.
+    pub(crate) fn as_refusal(&self) -> Object {
+        Object::new()
+            .number("status", self.0.status.as_u16().into())
+            .text("code", self.0.code)
+            .text("detail", &self.0.message)
+    }
+
     /// When to come back.
     pub(crate) fn retry_after_seconds(&self) -> Option<u64> {
         self.0.retry_after_seconds
@@ -368,6 +376,8 @@ impl fmt::Display for ApiError {
         f.write_str(self.0.code)
     }
 }
+
+impl std::error::Error for ApiError {}
 
 impl ResponseError for ApiError {
     fn status_code(&self) -> StatusCode {

@@ -16,6 +16,12 @@ pub(crate) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
+/// Centavos that may be less than nothing, in reais: `-15.5`.
+pub(crate) fn signed(cents: i64) -> String {
+    let reais = Cents::new(cents.saturating_abs()).unwrap_or_default().plain();
+    if cents < 0 { format!("-{reais}") } else { reais }
+}
+
 /// A JSON array of JSON texts.
 pub(crate) fn array(items: impl IntoIterator<Item = String>) -> String {
     let items: Vec<String> = items.into_iter().collect();

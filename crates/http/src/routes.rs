@@ -14,7 +14,7 @@ use crate::{v1, v2};
 /// An endpoint of integrators.
 #[derive(Debug)]
 pub struct Endpoint {
-    /// `GET`, which answers HEAD too, or `POST`.
+    /// `GET`, which answers HEAD too, `POST` or `DELETE`.
     pub method: &'static str,
     /// Its path, in which `{…}` stands for one segment.
     pub path: &'static str,
@@ -26,6 +26,9 @@ pub struct Endpoint {
 macro_rules! endpoint {
     (GET $path:literal, $scope:ident, $handler:path) => {
         endpoint!("GET", read(), $path, $scope, $handler)
+    };
+    (DELETE $path:literal, $scope:ident, $handler:path) => {
+        endpoint!("DELETE", web::delete(), $path, $scope, $handler)
     };
     (POST $path:literal, $scope:ident, $handler:path) => {
         endpoint!("POST", web::post(), $path, $scope, $handler)
@@ -41,7 +44,7 @@ macro_rules! endpoint {
 }
 
 /// All of them.
-pub static ENDPOINTS: [Endpoint; 26] = [
+pub static ENDPOINTS: [Endpoint; 29] = [
     endpoint!(POST "/v2/pix/qrcode", ChargesWrite, v2::qrcode::create),
     endpoint!(POST "/v2/pix/payment", WithdrawalsWrite, v2::payment::create),
     endpoint!(POST "/v2/pix/refund", RefundsWrite, v2::refund::create),
@@ -50,16 +53,19 @@ pub static ENDPOINTS: [Endpoint; 26] = [
     endpoint!(POST "/api/v1/charges", ChargesWrite, v1::charges::create),
     endpoint!(GET "/api/v1/charges", Read, v1::charges::list),
     endpoint!(GET "/api/v1/charges/{charge}", Read, v1::charges::show),
+    endpoint!(DELETE "/api/v1/charges/{charge}", ChargesWrite, v1::charges::cancel),
     endpoint!(POST "/api/v1/charges/{charge}/refunds", RefundsWrite, v1::refunds::create),
     endpoint!(GET "/api/v1/charges/{charge}/refunds", Read, v1::refunds::list),
     endpoint!(GET "/api/v1/refunds/{refund}", Read, v1::refunds::show),
     endpoint!(GET "/api/v1/refunds/{refund}/evidence", Read, v1::evidence::of_refund),
     endpoint!(POST "/api/v1/withdrawals", WithdrawalsWrite, v1::withdrawals::create),
+    endpoint!(POST "/api/v1/withdrawals/quote", WithdrawalsWrite, v1::withdrawals::quote),
     endpoint!(GET "/api/v1/withdrawals", Read, v1::withdrawals::list),
     endpoint!(GET "/api/v1/withdrawals/{withdrawal}", Read, v1::withdrawals::show),
     endpoint!(GET "/api/v1/withdrawals/{withdrawal}/evidence", Read, v1::evidence::of_withdrawal),
     endpoint!(POST "/api/v1/transactions/consult", Read, v1::consult::consult),
     endpoint!(GET "/api/v1/balance", BalanceRead, v1::balance::show),
+    endpoint!(GET "/api/v1/statement", Read, v1::statement::list),
     endpoint!(GET "/api/v1/events", Read, v1::events::list),
     endpoint!(GET "/api/v1/events/{event}", Read, v1::events::show),
     endpoint!(GET "/api/v1/events/{event}/deliveries", Read, v1::events::deliveries),
@@ -81,9 +87,10 @@ pub(crate) fn under(prefix: &'static str) -> impl FnOnce(&mut ServiceConfig) {
             let its_own =
                 || ENDPOINTS.iter().filter(|endpoint| endpoint.path.strip_prefix(prefix) == Some(path));
             let has = |method| its_own().any(|endpoint| endpoint.method == method);
-            let allow = match (has("GET"), has("POST")) {
-                (true, true) => "GET, HEAD, POST",
-                (true, false) => "GET, HEAD",
+            let allow = match (has("GET"), has("POST"), has("DELETE")) {
+                (true, true, _) => "GET, HEAD, POST",
+                (true, false, true) => "GET, HEAD, DELETE",
+                (true, false, false) => "GET, HEAD",
                 _ => "POST",
             };
             config.service(

@@ -12,6 +12,7 @@ use pix_domain::postbacks::service::PostbackService;
 use pix_domain::refunds::service::RefundService;
 use pix_domain::time::Clock;
 use pix_domain::transactions::TransactionService;
+use pix_domain::wallet::statement::StatementService;
 use pix_domain::wallet::store::WalletStore;
 use pix_domain::withdrawals::service::WithdrawalService;
 use tracing::Instrument;
@@ -42,6 +43,8 @@ pub struct Services {
     pub postbacks: PostbackService,
     /// Balances.
     pub wallets: Arc<dyn WalletStore>,
+    /// Books.
+    pub statement: StatementService,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Request ids.

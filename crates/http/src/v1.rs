@@ -3,11 +3,13 @@
 pub(crate) mod balance;
 pub(crate) mod charges;
 pub(crate) mod consult;
+pub(crate) mod cursor;
 pub(crate) mod events;
 pub(crate) mod evidence;
 pub(crate) mod list;
 pub(crate) mod postbacks;
 pub(crate) mod refunds;
+pub(crate) mod statement;
 pub(crate) mod withdrawals;
 
 use actix_web::HttpResponse;

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use pix_domain::provider::{
-    ChargeOrder, ChargeReport, Inquiry, OutgoingReport, PaymentOrder, ProviderError, RefundOrder,
+    ChargeOrder, ChargeReport, Inquiry, OutgoingReport, PaymentOrder, ProviderError, RefundOrder, Removal,
     SettlementProvider, Ticket,
 };
 use pix_domain::time::{Clock, Timestamp};
@@ -312,6 +312,10 @@ impl SettlementProvider for Breaker {
 
     async fn consult_refund(&self, inquiry: Inquiry) -> Result<Option<OutgoingReport>, ProviderError> {
         self.provider.consult_refund(inquiry).await
+    }
+
+    async fn remove_charge(&self, inquiry: Inquiry) -> Result<Removal, ProviderError> {
+        self.provider.remove_charge(inquiry).await
     }
 
     fn not_found_is_proof_after(&self) -> Option<Duration> {

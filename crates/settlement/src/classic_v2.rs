@@ -13,7 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use pix_domain::provider::{
     ChargeOrder, ChargeReport, Inquiry, OutgoingReport, PaymentOrder, ProviderBody, ProviderError, Reference,
-    RefundOrder, SettlementProvider, Ticket,
+    RefundOrder, Removal, SettlementProvider, Ticket,
 };
 use reqwest::{Client, Url};
 use secrecy::{ExposeSecret, SecretString};
@@ -271,6 +271,11 @@ impl SettlementProvider for ClassicV2Provider {
 
     async fn consult_refund(&self, inquiry: Inquiry) -> Result<Option<OutgoingReport>, ProviderError> {
         self.consult_outgoing(Operation::ConsultRefund, &inquiry, Direction::Refund).await
+    }
+
+    /// The contract has no call for it.
+    async fn remove_charge(&self, _inquiry: Inquiry) -> Result<Removal, ProviderError> {
+        Ok(Removal::NotOffered)
     }
 
     fn not_found_is_proof_after(&self) -> Option<Duration> {

@@ -8,7 +8,7 @@ use pix_domain::ids::IntegratorId;
 use pix_domain::ports::DEFAULT_DUPLICATE_WINDOW;
 use pix_domain::transition::{Transition, Twin};
 use pix_domain::withdrawals::Withdrawal;
-use pix_domain::withdrawals::service::CreateWithdrawal;
+use pix_domain::withdrawals::service::{CreateWithdrawal, QuoteVerdict};
 use uuid::Uuid;
 
 use crate::builders::{amount, key, name, refund_command, withdrawal_command};
@@ -47,6 +47,23 @@ pub async fn a_twin_without_a_handle_is_refused_and_named(harness: &mut dyn Stor
     refused(&services, command(integrator_id), &second).await;
     assert_eq!(services.provider.total_sends(), 2);
     assert_eq!(services.balances(integrator_id).await, (8_000, 0));
+}
+
+/// A quote names the twin that would stand in the way, and none for one that is made on purpose.
+pub async fn a_quote_names_the_twin(harness: &mut dyn StoreHarness) {
+    let services = guarded(harness);
+    let integrator_id = services.funded(10_000).await;
+    let quote = |command| {
+        let withdrawals = services.withdrawals.clone();
+        async move { withdrawals.quote(&command).await.expect("a quote").verdict }
+    };
+    assert!(matches!(quote(command(integrator_id)).await, QuoteVerdict::Accepted(_)));
+    let first = create(&services, command(integrator_id)).await;
+    let refused = ServiceError::PossibleDuplicate(first.resource());
+    assert_eq!(quote(command(integrator_id)).await, QuoteVerdict::Refused(refused));
+    let on_purpose = CreateWithdrawal { allow_duplicate_of: Some(first.id.0), ..command(integrator_id) };
+    assert!(matches!(quote(on_purpose).await, QuoteVerdict::Accepted(_)));
+    assert_eq!((services.provider.total_sends(), services.balances(integrator_id).await), (1, (9_000, 0)));
 }
 
 /// Another amount is another payment; so is one with a handle, which stands in the way of the next one without.

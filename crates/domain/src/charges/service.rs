@@ -16,7 +16,7 @@ use crate::list::{ListQuery, Page};
 use crate::money::Amount;
 use crate::ports::{Applied, MAX_STALE_RETRIES, Outcome, Ports};
 use crate::postbacks::events::PostbackScope;
-use crate::provider::{ChargeReport, Party, Payment, ProviderError};
+use crate::provider::{ChargeReport, Party, Payment, ProviderError, Removal};
 use crate::schedule;
 use crate::text::{Email, ExternalId, IdempotencyKey, PayerQuestion, PostbackUrl};
 use crate::transition::Step;
@@ -80,6 +80,27 @@ impl CreateCharge {
             expires_in: self.expires_in,
             fee_version,
         })
+    }
+}
+
+/// A charge that is or can't be canceled.
+fn ended(charge: Charge) -> Result<Charge, ServiceError> {
+    Err(ServiceError::InvalidState(match charge.state {
+        ChargeState::Canceled => return Ok(charge),
+        ChargeState::Paid => "a paid charge can't be canceled; refund it",
+        ChargeState::Expired => "an expired charge can't be canceled",
+        ChargeState::Failed(_) => "a failed charge can't be canceled",
+        ChargeState::Creating | ChargeState::Pending => {
+            "the settlement provider has not confirmed this charge yet; try again in a moment"
+        }
+    }))
+}
+
+fn not_asked(error: ProviderError) -> ServiceError {
+    match error {
+        ProviderError::Unavailable(_) => ServiceError::ProviderUnavailable,
+        ProviderError::Indeterminate(_) | ProviderError::Mismatch(_) => ServiceError::ProviderTimeout,
+        ProviderError::Rejected { code, message, .. } => ServiceError::ProviderRejected { code, message },
     }
 }
 
@@ -263,6 +284,35 @@ impl ChargeService {
             Err(_) => charge,
         };
         Ok((charge, answer))
+    }
+
+    /// Cancels a live charge: asks the provider whether it was paid, has it removed there, and only then calls it
+    /// canceled. Doing so again changes nothing. A provider that doesn't remove charges leaves a code that can be paid:
+    /// such a payment is credited, as any late one.
+    ///
+    /// [`ServiceError::InvalidState`] for one that is paid, expired, failed, or not confirmed yet;
+    /// [`ServiceError::ProviderUnavailable`] and [`ServiceError::ProviderTimeout`] leave it as it is.
+    pub async fn cancel(&self, integrator_id: IntegratorId, id: ChargeId) -> Result<Charge, ServiceError> {
+        let (charge, answer) = self.refresh(integrator_id, id).await?;
+        match (&charge.state, answer) {
+            (ChargeState::Pending, Ok(_)) => {}
+            (ChargeState::Pending | ChargeState::Creating, Err(error)) => return Err(not_asked(error)),
+            _ => return ended(charge),
+        }
+        match self.ports.provider.remove_charge(charge.inquiry()).await {
+            Ok(Removal::Removed | Removal::NotOffered) => {
+                ended(self.advance(integrator_id, id, Charge::cancel).await?)
+            }
+            Err(ProviderError::Rejected { code, message, .. }) => {
+                // Paid meanwhile, perhaps: what it is now is the answer.
+                let (charge, _) = self.refresh(integrator_id, id).await?;
+                match charge.state {
+                    ChargeState::Pending => Err(ServiceError::ProviderRejected { code, message }),
+                    _ => ended(charge),
+                }
+            }
+            Err(error) => Err(not_asked(error)),
+        }
     }
 
     async fn learn(

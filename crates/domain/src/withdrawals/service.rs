@@ -18,14 +18,15 @@ use crate::evidence::{Evidence, EvidenceKind, Proof, Seen};
 use crate::fees::Operation;
 use crate::ids::{IntegratorId, ResourceKind, ResourceRef, WithdrawalId};
 use crate::list::{ListQuery, Page};
-use crate::money::Amount;
+use crate::money::{Amount, Cents};
 use crate::ports::{Applied, MAX_STALE_RETRIES, Outcome, Ports};
 use crate::postbacks::events::PostbackScope;
 use crate::provider::{OutgoingReport, Progress, ProviderError, digest};
 use crate::schedule;
 use crate::text::{Description, ExternalId, IdempotencyKey, PostbackUrl};
 use crate::time::Timestamp;
-use crate::transition::{MAX_TWINS, Step, Twin};
+use crate::transition::{MAX_TWINS, Step, Transition, Twin};
+use crate::wallet::Wallet;
 
 /// What an integrator asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +65,13 @@ impl CreateWithdrawal {
             && self.postback_url == withdrawal.postback_url
     }
 
+    fn may_send(&self) -> Result<(), ServiceError> {
+        match self.integrator_status {
+            IntegratorStatus::Active => Ok(()),
+            IntegratorStatus::Suspended => Err(ServiceError::IntegratorSuspended),
+        }
+    }
+
     const fn has_handle(&self) -> bool {
         self.external_id.is_some() || self.idempotency_key.is_some()
     }
@@ -78,6 +86,39 @@ impl CreateWithdrawal {
         }
         keys
     }
+}
+
+/// What a withdrawal would cost, and whether it would be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Quote {
+    /// How much the payee would get.
+    pub amount: Amount,
+    /// What it would cost on top.
+    pub fee: Cents,
+    /// The version of the fee schedule that says so.
+    pub fee_version: u32,
+    /// The wallet as it is.
+    pub wallet: Wallet,
+    /// What would become of it.
+    pub verdict: QuoteVerdict,
+}
+
+impl Quote {
+    /// Amount and fee; `None` when that is more than any wallet can hold.
+    pub fn total(&self) -> Option<Cents> {
+        self.amount.cents().checked_add(self.fee)
+    }
+}
+
+/// What would become of a withdrawal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum QuoteVerdict {
+    /// It would be accepted, and leave the wallet so.
+    Accepted(Wallet),
+    /// Its handle stands for this withdrawal, which would be the answer; nothing would be sent.
+    Replays(Box<Withdrawal>),
+    /// It would be refused.
+    Refused(ServiceError),
 }
 
 /// The use cases of withdrawals.
@@ -97,9 +138,7 @@ impl WithdrawalService {
         if let Some(withdrawal) = self.replay(&command).await? {
             return Ok(Outcome::Replayed(withdrawal));
         }
-        if command.integrator_status == IntegratorStatus::Suspended {
-            return Err(ServiceError::IntegratorSuspended);
-        }
+        command.may_send()?;
         for _ in 0..MAX_STALE_RETRIES {
             if let Some(outcome) = self.make(&command).await? {
                 return Ok(outcome);
@@ -112,14 +151,8 @@ impl WithdrawalService {
     async fn make(&self, command: &CreateWithdrawal) -> Result<Option<Outcome<Withdrawal>>, ServiceError> {
         let new = self.priced(command).await?;
         let (integrator_id, id) = (new.integrator_id, new.id);
-        let (twins, allowed) = self.twins(command, id).await?;
-        let Some(intent) = state::accept(new, self.ports.clock.now(), self.ports.submit_grace) else {
-            return Err(ServiceError::InsufficientBalance);
-        };
+        let intent = self.intent(command, new).await?;
         let accepted = intent.withdrawal().cloned().ok_or(ServiceError::NotFound)?;
-        let mut intent = intent.answering(command.idempotency_key.clone()).witness(allowed);
-        intent = intent.witness([self.ports.evidence(accepted.resource(), attempt(&accepted))]);
-        intent.twins = twins;
         match self.ports.stores.transitions.apply(intent).await {
             Ok(()) => {}
             Err(ApplyError::Duplicate(UniqueKey::ExternalId | UniqueKey::IdempotencyKey)) => {
@@ -150,6 +183,49 @@ impl WithdrawalService {
         // The intent is stored, so from here on this is a withdrawal whose outcome isn't known, never an error: who is
         // told that it failed might ask for another.
         Ok(Some(Outcome::Created(self.send(accepted.clone()).await.unwrap_or(accepted))))
+    }
+
+    /// What stores the intent, when nothing but the wallet can stand in its way.
+    async fn intent(
+        &self,
+        command: &CreateWithdrawal,
+        new: NewWithdrawal,
+    ) -> Result<Transition, ServiceError> {
+        let (twins, allowed) = self.twins(command, new.id).await?;
+        let intent = state::accept(new, self.ports.clock.now(), self.ports.submit_grace)
+            .ok_or(ServiceError::InsufficientBalance)?;
+        let accepted = intent.withdrawal().cloned().ok_or(ServiceError::NotFound)?;
+        let mut intent = intent.answering(command.idempotency_key.clone()).witness(allowed);
+        intent = intent.witness([self.ports.evidence(accepted.resource(), attempt(&accepted))]);
+        intent.twins = twins;
+        Ok(intent)
+    }
+
+    /// What [`Self::create`] would do with the same command now: the same checks in the same order, up to the moment at
+    /// which the intent would be stored. Nothing is stored, held or sent. Errors are those of the store alone: what
+    /// `create` would refuse is part of the answer.
+    pub async fn quote(&self, command: &CreateWithdrawal) -> Result<Quote, ServiceError> {
+        let wallet = self.ports.stores.wallets.wallet(command.integrator_id).await?;
+        let new = self.priced(command).await?;
+        let (fee, fee_version) = (new.fee, new.fee_version);
+        let quote = |verdict| Quote { amount: command.amount, fee, fee_version, wallet, verdict };
+        match self.replay(command).await {
+            Ok(Some(withdrawal)) => return Ok(quote(QuoteVerdict::Replays(Box::new(withdrawal)))),
+            Ok(None) => {}
+            Err(error) => return error.refusing().map(|refusal| quote(QuoteVerdict::Refused(refusal))),
+        }
+        let intent = match command.may_send() {
+            Ok(()) => self.intent(command, new).await,
+            Err(refused) => Err(refused),
+        };
+        let after = intent.and_then(|intent| {
+            let held = intent.postings.iter().try_fold(wallet, |wallet, posting| wallet.after(posting));
+            held.map_err(|_lacking| ServiceError::InsufficientBalance)
+        });
+        match after {
+            Ok(after) => Ok(quote(QuoteVerdict::Accepted(after))),
+            Err(error) => error.refusing().map(|refusal| quote(QuoteVerdict::Refused(refusal))),
+        }
     }
 
     /// What the request takes of the keys that its twins would take too, and the evidence when it is like another one on

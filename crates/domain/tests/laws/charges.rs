@@ -11,7 +11,7 @@ use pix_domain::ids::ChargeId;
 use pix_domain::money::Cents;
 use pix_domain::ports::Outcome;
 use pix_domain::provider::{
-    ChargeReport, MockSettlementProvider, Party, Payment, ProviderBody, ProviderError, Ticket,
+    ChargeReport, MockSettlementProvider, Party, Payment, ProviderBody, ProviderError, Removal, Ticket,
 };
 use pix_domain::text::IdempotencyKey;
 use pix_domain::time::Timestamp;
@@ -363,6 +363,75 @@ async fn a_late_payment_is_credited_and_a_removal_is_noted() {
     let _ = service(&world, knowing(Ok(Some(paid)))).refresh(INTEGRATOR, id()).await.unwrap();
     assert_eq!(world.charge(2).state, ChargeState::Paid);
     assert!(credited(&world.charge(2)).late);
+}
+
+/// What canceling a charge of `world` comes to, when the provider answers questions and the request to remove it so.
+async fn canceling(
+    world: &World,
+    answers: Vec<Result<Option<ChargeReport>, ProviderError>>,
+    removal: Option<Result<Removal, ProviderError>>,
+) -> (Result<&'static str, ServiceError>, &'static str) {
+    let mut provider = MockSettlementProvider::new();
+    let answers = Mutex::new(answers.into_iter());
+    provider
+        .expect_consult_charge()
+        .returning(move |_| answers.lock().unwrap().next().expect("one question"));
+    let asked = usize::from(removal.is_some());
+    provider.expect_remove_charge().times(asked).returning(move |_| removal.clone().unwrap());
+    let canceled = service(world, provider).cancel(INTEGRATOR, id()).await;
+    (canceled.map(|charge| charge.state.name()), world.charge(2).state.name())
+}
+
+#[tokio::test]
+async fn a_charge_is_canceled_when_nobody_has_paid_and_the_provider_was_told() {
+    let unpaid = || Ok(Some(received(vec![])));
+    let paid = || Ok(Some(received(vec![payment(1, PAID_CENTS)])));
+    for done in [Removal::Removed, Removal::NotOffered] {
+        let world = live_world();
+        assert_eq!(canceling(&world, vec![unpaid()], Some(Ok(done))).await, (Ok("canceled"), "canceled"));
+        // Once more changes nothing, and asks for no removal.
+        assert_eq!(canceling(&world, vec![unpaid()], None).await, (Ok("canceled"), "canceled"));
+        // A code that could still be paid was: that is money.
+        let _ = service(&world, knowing(paid())).refresh(INTEGRATOR, id()).await.unwrap();
+        assert_eq!(world.charge(2).state, ChargeState::Paid);
+        let refused = ServiceError::InvalidState("a paid charge can't be canceled; refund it");
+        assert_eq!(canceling(&world, vec![paid()], None).await, (Err(refused), "paid"));
+    }
+}
+
+#[tokio::test]
+async fn a_charge_that_was_just_paid_or_can_not_be_asked_about_is_not_canceled() {
+    let unpaid = || Ok(Some(received(vec![])));
+    let paid = || Ok(Some(received(vec![payment(1, PAID_CENTS)])));
+    let refused = |code: &str| {
+        let (code, message) = (code.to_owned(), "no".to_owned());
+        ProviderError::Rejected { code, message, body: ProviderBody::default() }
+    };
+    let is_paid = || Err(ServiceError::InvalidState("a paid charge can't be canceled; refund it"));
+    let rejected =
+        || Err(ServiceError::ProviderRejected { code: "locked".to_owned(), message: "no".to_owned() });
+    for (answers, removal, told, state) in [
+        (vec![paid()], None, is_paid(), "paid"),
+        (vec![Err(unavailable())], None, Err(ServiceError::ProviderUnavailable), "pending"),
+        (vec![Err(indeterminate())], None, Err(ServiceError::ProviderTimeout), "pending"),
+        (vec![unpaid()], Some(Err(unavailable())), Err(ServiceError::ProviderUnavailable), "pending"),
+        (vec![unpaid()], Some(Err(indeterminate())), Err(ServiceError::ProviderTimeout), "pending"),
+        // Paid between the question and the removal.
+        (vec![unpaid(), paid()], Some(Err(refused("paid"))), is_paid(), "paid"),
+        (vec![unpaid(), unpaid()], Some(Err(refused("locked"))), rejected(), "pending"),
+    ] {
+        let world = live_world();
+        assert_eq!(canceling(&world, answers, removal).await, (told, state));
+    }
+    let world = creating_world();
+    let unsure = Err(ServiceError::ProviderTimeout);
+    assert_eq!(canceling(&world, vec![Err(indeterminate())], None).await, (unsure, "creating"));
+    let world = live_world();
+    world.wait(LIFE);
+    let late = Err(ServiceError::InvalidState("an expired charge can't be canceled"));
+    assert_eq!(canceling(&world, vec![unpaid()], None).await, (late, "expired"));
+    let foreign = service(&world, MockSettlementProvider::new()).cancel(OTHER, id()).await;
+    assert_eq!(foreign, Err(ServiceError::NotFound));
 }
 
 #[tokio::test]

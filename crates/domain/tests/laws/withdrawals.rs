@@ -9,6 +9,7 @@ use pix_domain::credentials::IntegratorStatus;
 use pix_domain::error::{ApplyError, ServiceError, StoreError};
 use pix_domain::evidence::MIN_REPEAT_GAP;
 use pix_domain::ids::WithdrawalId;
+use pix_domain::party::{PixKey, PixKeyType};
 use pix_domain::ports::Outcome;
 use pix_domain::provider::{MockSettlementProvider, OutgoingReport, Progress, ProviderError};
 use pix_domain::schedule::{NEEDS_REVIEW_AFTER, QUEUE_MAX_AGE};
@@ -16,9 +17,9 @@ use pix_domain::text::IdempotencyKey;
 use pix_domain::time::Timestamp;
 use pix_domain::transactions::TransactionService;
 use pix_domain::transition::{EventKind, MockTransitionStore, Step};
-use pix_domain::withdrawals::service::{CreateWithdrawal, WithdrawalService};
+use pix_domain::withdrawals::service::{CreateWithdrawal, QuoteVerdict, WithdrawalService};
 use pix_domain::withdrawals::{
-    NOT_EXECUTED, OutgoingState, PROVIDER_UNAVAILABLE, RESOLVED_FAILED, Withdrawal, state,
+    NOT_EXECUTED, OutgoingState, PROVIDER_UNAVAILABLE, Payee, RESOLVED_FAILED, Withdrawal, state,
 };
 
 use crate::samples::*;
@@ -167,6 +168,80 @@ async fn an_intent_that_was_not_stored_is_not_sent() {
         let refused = service(&world, MockSettlementProvider::new()).create(command()).await.unwrap_err();
         assert_eq!(refused, ServiceError::Store(error));
         assert_eq!((world.available(), world.log().len()), (FUNDS_CENTS, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_quote_says_what_the_same_command_would_come_to_and_does_nothing() {
+    let nameless = || CreateWithdrawal { external_id: None, ..command() };
+    let to_another = |command: CreateWithdrawal| CreateWithdrawal {
+        payee: Payee { key: PixKey::parse(PixKeyType::Email, "outro@example.com").unwrap(), ..payee() },
+        ..command
+    };
+    let suspended = CreateWithdrawal { integrator_status: IntegratorStatus::Suspended, ..command() };
+    let keyed = CreateWithdrawal {
+        idempotency_key: Some(IdempotencyKey::parse("k").unwrap()),
+        ..CreateWithdrawal { external_id: Some(name("w-2")), ..command() }
+    };
+    let live = world_in(&[Withdrawal::lose_sight]).withdrawal();
+    let mut verdicts = Vec::new();
+    for (case, asked) in [
+        command(),
+        nameless(),
+        suspended,
+        keyed,
+        CreateWithdrawal { amount: amount(FUNDS_CENTS - TOTAL_CENTS - FEE_CENTS), ..command() },
+        CreateWithdrawal { amount: amount(FUNDS_CENTS - TOTAL_CENTS - FEE_CENTS + 1), ..command() },
+        CreateWithdrawal { external_id: Some(live.external_id.clone()), ..to_another(command()) },
+        CreateWithdrawal {
+            external_id: Some(live.external_id.clone()),
+            payee: live.payee.clone(),
+            amount: live.amount,
+            ..command()
+        },
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let world = World::with_available(FUNDS_CENTS);
+        let first = CreateWithdrawal {
+            external_id: Some(live.external_id.clone()),
+            payee: live.payee.clone(),
+            amount: live.amount,
+            ..command()
+        };
+        service(&world, answering(&world, Err(indeterminate()))).create(first).await.unwrap();
+        let before = world.stored().book.clone();
+        let calls = world.log();
+        let quote = service(&world, MockSettlementProvider::new()).quote(&asked).await.unwrap();
+        let after = world.stored().book.clone();
+        assert_eq!((after, world.log()), (before, calls), "case {case}");
+        assert_eq!(quote.total(), quote.amount.cents().checked_add(quote.fee));
+        let provider = if matches!(quote.verdict, QuoteVerdict::Accepted(_)) {
+            answering(&world, Err(indeterminate()))
+        } else {
+            MockSettlementProvider::new()
+        };
+        let made = service(&world, provider).create(asked).await;
+        verdicts.push(match (quote.verdict, made) {
+            (QuoteVerdict::Accepted(after), Ok(Outcome::Created(made))) => {
+                assert_eq!((made.fee, made.fee_version), (quote.fee, quote.fee_version), "case {case}");
+                assert_eq!(world.stored().book.wallet, after, "case {case}");
+                "accepted"
+            }
+            (QuoteVerdict::Replays(quoted), Ok(Outcome::Replayed(made))) => {
+                assert_eq!(*quoted, made, "case {case}");
+                "replays"
+            }
+            (QuoteVerdict::Refused(quoted), Err(error)) => {
+                assert_eq!(quoted, error, "case {case}");
+                "refused"
+            }
+            (quoted, made) => panic!("case {case}: {quoted:?}, and then {made:?}"),
+        });
+    }
+    for verdict in ["accepted", "replays", "refused"] {
+        assert!(verdicts.contains(&verdict), "{verdicts:?}");
     }
 }
 

@@ -35,7 +35,8 @@ pub(crate) async fn create(mut call: TenantCall) -> Answer {
 /// A page of charges.
 pub(crate) async fn list(call: TenantCall) -> Answer {
     let caller = call.caller().await?;
-    let asked = list::Asked::parse(call.http.query_string(), words::charge_states)?;
+    let asked =
+        list::Asked::parse("charges", caller.integrator_id, call.http.query_string(), words::charge_states)?;
     let (charges, query) = (call.state.services.charges.clone(), asked.query.clone());
     let page = call.state.run(async move { charges.list(caller.integrator_id, query).await }).await?;
     let base = &call.state.config.public_url;
@@ -53,6 +54,17 @@ pub(crate) async fn show(call: TenantCall) -> Answer {
     let name = call.path_part().await;
     let charge = named(&call, &caller, name).await?;
     Ok(ok(render(&charge, &call.state.config.public_url)))
+}
+
+/// Cancels one charge that nobody has paid.
+pub(crate) async fn cancel(call: TenantCall) -> Answer {
+    let caller = call.caller().await?;
+    let name = call.path_part().await;
+    let charge = named(&call, &caller, name).await?;
+    let charges = call.state.services.charges.clone();
+    let canceled =
+        call.state.run(async move { charges.cancel(caller.integrator_id, charge.id).await }).await?;
+    Ok(ok(render(&canceled, &call.state.config.public_url)))
 }
 
 /// The charge that a path names.

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use actix_web::http::header::LINK;
 use actix_web::{HttpResponse, web};
+use pix_domain::ids::IntegratorId;
 use pix_domain::invalid::Invalid;
 use pix_domain::list::{Cursor, DEFAULT_PER_PAGE, ListQuery, MAX_PER_PAGE, Page};
 use pix_domain::text::ExternalId;
 use uuid::Uuid;
 
+use super::cursor;
 use crate::error::ApiError;
 use crate::fields::Problems;
 use crate::json::{self, Object};
@@ -21,11 +23,15 @@ pub(crate) struct Asked {
     pub(crate) query: ListQuery,
     /// The query without its cursor, for the links to other pages.
     filters: String,
+    list: &'static str,
+    integrator_id: IntegratorId,
 }
 
 impl Asked {
-    /// Reads a query string; `states` tells the states of a public status.
+    /// Reads a query string for that list of the integrator; `states` tells the states of a public status.
     pub(crate) fn parse(
+        list: &'static str,
+        integrator_id: IntegratorId,
         query_string: &str,
         states: impl Fn(&str) -> Option<&'static [&'static str]>,
     ) -> Result<Self, ApiError> {
@@ -45,9 +51,13 @@ impl Asked {
                 "created_from" => query.created_from = moment(name, value, &mut problems),
                 "created_to" => query.created_to = moment(name, value, &mut problems),
                 "cursor" => {
-                    query.cursor = read_cursor(value);
+                    query.cursor = read_cursor(list, integrator_id, value);
                     if query.cursor.is_none() {
-                        problems.add(name, Invalid::INVALID_FORMAT, "must be a cursor of an earlier page");
+                        problems.add(
+                            name,
+                            Invalid::INVALID_FORMAT,
+                            "must be a cursor of an earlier page of this list",
+                        );
                     }
                     continue;
                 }
@@ -56,7 +66,7 @@ impl Asked {
             filters.extend([name.as_str(), "=", &percent_encoded(value), "&"]);
         }
         problems.check()?;
-        Ok(Self { query, filters })
+        Ok(Self { query, filters, list, integrator_id })
     }
 
     /// A page in v1's form.
@@ -67,30 +77,44 @@ impl Asked {
         id: impl Fn(&T) -> Uuid,
         render: impl Fn(&T) -> String,
     ) -> HttpResponse {
-        let older = page.items.last().filter(|_| page.has_older).map(|row| Cursor::OlderThan(id(row)));
-        let newer = page.items.first().filter(|_| page.has_newer).map(|row| Cursor::NewerThan(id(row)));
-        let [next, prev] = [older, newer].map(|cursor| cursor.map(write_cursor));
-        let [next_url, prev_url] = [&next, &prev]
-            .map(|cursor| cursor.as_ref().map(|cursor| format!("{path}?{}cursor={cursor}", self.filters)));
-        let meta = Object::new()
-            .number("per_page", self.query.limit.into())
-            .maybe("next_cursor", next.as_deref())
-            .maybe("prev_cursor", prev.as_deref());
-        let links = Object::new().maybe("next", next_url.as_deref()).maybe("prev", prev_url.as_deref());
-        let body = Object::new()
-            .raw("data", &json::array(page.items.iter().map(render)))
-            .object("meta", meta)
-            .object("links", links);
-        let mut answer = HttpResponse::Ok();
-        // RFC 8288.
-        let link = |url: Option<String>, rel: &str| url.map(|url| format!("<{url}>; rel=\"{rel}\""));
-        let header: Vec<String> =
-            [link(next_url, "next"), link(prev_url, "prev")].into_iter().flatten().collect();
-        if !header.is_empty() {
-            answer.insert_header((LINK, header.join(", ")));
-        }
-        answer.content_type("application/json").body(body.end())
+        let cursor = |cursor| write_cursor(self.list, self.integrator_id, cursor);
+        answer(path, &self.filters, self.query.limit, page, id, cursor, render)
     }
+}
+
+/// A page in v1's form: `key` is what the places of its cursors are.
+pub(super) fn answer<T, K>(
+    path: &str,
+    filters: &str,
+    limit: u32,
+    page: &Page<T>,
+    key: impl Fn(&T) -> K,
+    write_cursor: impl Fn(Cursor<K>) -> String,
+    render: impl Fn(&T) -> String,
+) -> HttpResponse {
+    let older = page.items.last().filter(|_| page.has_older).map(|row| Cursor::OlderThan(key(row)));
+    let newer = page.items.first().filter(|_| page.has_newer).map(|row| Cursor::NewerThan(key(row)));
+    let [next, prev] = [older, newer].map(|cursor| cursor.map(&write_cursor));
+    let [next_url, prev_url] =
+        [&next, &prev].map(|cursor| cursor.as_ref().map(|cursor| format!("{path}?{filters}cursor={cursor}")));
+    let meta = Object::new()
+        .number("per_page", limit.into())
+        .maybe("next_cursor", next.as_deref())
+        .maybe("prev_cursor", prev.as_deref());
+    let links = Object::new().maybe("next", next_url.as_deref()).maybe("prev", prev_url.as_deref());
+    let body = Object::new()
+        .raw("data", &json::array(page.items.iter().map(render)))
+        .object("meta", meta)
+        .object("links", links);
+    let mut answer = HttpResponse::Ok();
+    // RFC 8288.
+    let link = |url: Option<String>, rel: &str| url.map(|url| format!("<{url}>; rel=\"{rel}\""));
+    let header: Vec<String> =
+        [link(next_url, "next"), link(prev_url, "prev")].into_iter().flatten().collect();
+    if !header.is_empty() {
+        answer.insert_header((LINK, header.join(", ")));
+    }
+    answer.content_type("application/json").body(body.end())
 }
 
 /// The values of a query string. What is empty is left out, as in `?status=`.
@@ -129,7 +153,11 @@ fn all_states(
     all
 }
 
-fn moment(name: &str, value: &str, problems: &mut Problems) -> Option<pix_domain::time::Timestamp> {
+pub(super) fn moment(
+    name: &str,
+    value: &str,
+    problems: &mut Problems,
+) -> Option<pix_domain::time::Timestamp> {
     let moment = time::parse_rfc3339(value);
     if moment.is_none() {
         let message = "must be a time of RFC 3339, such as 2026-10-07T00:00:00Z";
@@ -138,16 +166,16 @@ fn moment(name: &str, value: &str, problems: &mut Problems) -> Option<pix_domain
     moment
 }
 
-/// A cursor as clients see it: opaque, and safe in a URL.
-fn write_cursor(cursor: Cursor) -> String {
-    match cursor {
+fn write_cursor(list: &str, integrator_id: IntegratorId, place: Cursor) -> String {
+    let place = match place {
         Cursor::OlderThan(id) => format!("00{}", id.simple()),
         Cursor::NewerThan(id) => format!("01{}", id.simple()),
-    }
+    };
+    cursor::write(list, integrator_id, &place)
 }
 
-fn read_cursor(text: &str) -> Option<Cursor> {
-    let (direction, id) = text.split_at_checked(2)?;
+fn read_cursor(list: &str, integrator_id: IntegratorId, text: &str) -> Option<Cursor> {
+    let (direction, id) = cursor::read(list, integrator_id, text)?.split_at_checked(2)?;
     let id = Uuid::try_parse(id).ok().filter(|parsed| parsed.simple().to_string() == id)?;
     match direction {
         "00" => Some(Cursor::OlderThan(id)),
@@ -172,8 +200,10 @@ mod tests {
     use super::*;
     use crate::words;
 
+    const OURS: IntegratorId = IntegratorId(Uuid::from_u128(7));
+
     fn parse(query: &str) -> Result<Asked, String> {
-        Asked::parse(query, words::withdrawal_states).map_err(|error| error.to_string())
+        Asked::parse("withdrawals", OURS, query, words::withdrawal_states).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -214,22 +244,19 @@ mod tests {
     fn a_cursor_survives_and_a_damaged_one_does_not() {
         let id = Uuid::from_u128(0x0199_0000_0000_7000_8000_0000_0000_00ff);
         for cursor in [Cursor::OlderThan(id), Cursor::NewerThan(id)] {
-            let text = write_cursor(cursor);
-            assert_eq!(read_cursor(&text), Some(cursor));
-            for cut in 0..text.len() {
-                assert_eq!(read_cursor(&text[..cut]), None);
-            }
+            let text = write_cursor("charges", OURS, cursor);
+            assert_eq!(read_cursor("charges", OURS, &text), Some(cursor));
+            assert_eq!(read_cursor("withdrawals", OURS, &text), None);
+            assert_eq!(read_cursor("charges", IntegratorId(Uuid::from_u128(8)), &text), None);
         }
-        assert_eq!(read_cursor("00019900000000-7000-8000-0000000000ff"), None);
-        assert_eq!(read_cursor("é"), None);
+        for place in ["00019900000000-7000-8000-0000000000ff", "", "02", "02019900000000007000800000000000ff"]
+        {
+            assert_eq!(read_cursor("charges", OURS, &cursor::write("charges", OURS, place)), None, "{place}");
+        }
     }
 
     #[test]
     fn links_keep_the_filters() {
-        let asked =
-            parse("external_id=a%26b%20%C3%A9&status=failed&cursor=0001990000000070008000000000000000ff")
-                .map(|asked| asked.filters);
-        assert_eq!(asked.unwrap_err(), "validation_failed");
         let asked = parse("external_id=a%26b%20%C3%A9&status=failed").unwrap();
         assert_eq!(asked.filters, "external_id=a%26b%20%C3%A9&status=failed&");
     }

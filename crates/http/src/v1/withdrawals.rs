@@ -7,7 +7,9 @@ use pix_domain::ports::Outcome;
 use pix_domain::provider::ProviderId;
 use pix_domain::text::{Description, PersonName, PostbackUrl};
 use pix_domain::transactions::Transaction;
-use pix_domain::withdrawals::{OutgoingState, Withdrawal};
+use pix_domain::wallet::Wallet;
+use pix_domain::withdrawals::service::{Quote, QuoteVerdict};
+use pix_domain::withdrawals::{OutgoingState, Payee, Withdrawal};
 
 use super::{CURRENCY, created, failure, find, list, url};
 use crate::error::ApiError;
@@ -36,10 +38,71 @@ pub(crate) async fn create(mut call: TenantCall) -> Answer {
     Ok(created(replayed, url(base, "withdrawals", withdrawal.id.0), render(&withdrawal, base)))
 }
 
+/// What sending money would cost, and whether it would be done: the same body and the same checks, and nothing is sent.
+pub(crate) async fn quote(mut call: TenantCall) -> Answer {
+    let caller = call.caller().await?;
+    let key = call.idempotency_key()?;
+    let text = call.text().await?;
+    let check = |url: &_| call.state.services.postbacks.check(url);
+    let command = requests::withdrawal(&text, Mode::Strict, &caller, key, &check)?;
+    let withdrawals = call.state.services.withdrawals.clone();
+    let payee = command.payee.clone();
+    let quote = call.state.run(async move { withdrawals.quote(&command).await }).await?;
+    Ok(ok(render_quote(&quote, &payee)))
+}
+
+fn render_quote(quote: &Quote, payee: &Payee) -> Object {
+    let wallet = |wallet: &Wallet| {
+        let balance = Object::new().money("available", wallet.available).money("held", wallet.held);
+        balance.money("owed", wallet.owed).end()
+    };
+    let (mut after, mut replays, mut refusal, mut duplicate_of) = ("null".to_owned(), None, None, None);
+    match &quote.verdict {
+        QuoteVerdict::Accepted(left) => after = wallet(left),
+        QuoteVerdict::Replays(withdrawal) => replays = Some(withdrawal.id.to_string()),
+        QuoteVerdict::Refused(error) => {
+            if let ServiceError::PossibleDuplicate(twin) = error {
+                duplicate_of = Some(twin.id.to_string());
+            }
+            refusal = Some(ApiError::of_outgoing(error.clone()).as_refusal());
+        }
+    }
+    let accepted = matches!(quote.verdict, QuoteVerdict::Accepted(_));
+    let lacking = quote.total().and_then(|total| total.checked_sub(quote.wallet.available));
+    Object::new()
+        .raw("accepted", if accepted { "true" } else { "false" })
+        .money("amount", quote.amount.cents())
+        .money("fee", quote.fee)
+        .number("fee_version", quote.fee_version.into())
+        .maybe_money("total", quote.total())
+        .text("currency", CURRENCY)
+        .object("creditParty", credit_party(payee))
+        .raw("balance", &wallet(&quote.wallet))
+        .raw("balance_after", &after)
+        .money("shortfall", lacking.unwrap_or_default())
+        .maybe("duplicate_of", duplicate_of.as_deref())
+        .maybe("replays", replays.as_deref())
+        .raw("refusal", &refusal.map_or_else(|| "null".to_owned(), Object::end))
+}
+
+fn credit_party(payee: &Payee) -> Object {
+    let (party, key) = (&payee.party, &payee.key);
+    Object::new()
+        .maybe("name", party.name.as_ref().map(PersonName::as_str))
+        .text("keyType", key.kind().as_str())
+        .text("key", key.as_str())
+        .maybe("taxId", party.document.as_ref().map(Document::as_str))
+}
+
 /// A page of withdrawals.
 pub(crate) async fn list(call: TenantCall) -> Answer {
     let caller = call.caller().await?;
-    let asked = list::Asked::parse(call.http.query_string(), words::withdrawal_states)?;
+    let asked = list::Asked::parse(
+        "withdrawals",
+        caller.integrator_id,
+        call.http.query_string(),
+        words::withdrawal_states,
+    )?;
     let (withdrawals, query) = (call.state.services.withdrawals.clone(), asked.query.clone());
     let page = call.state.run(async move { withdrawals.list(caller.integrator_id, query).await }).await?;
     let base = &call.state.config.public_url;
@@ -63,12 +126,6 @@ pub(crate) async fn show(call: TenantCall) -> Answer {
 /// A withdrawal in v1's form.
 pub(super) fn render(withdrawal: &Withdrawal, base: &str) -> Object {
     let standing = words::withdrawal(&withdrawal.state);
-    let (party, key) = (&withdrawal.payee.party, &withdrawal.payee.key);
-    let credit_party = Object::new()
-        .maybe("name", party.name.as_ref().map(PersonName::as_str))
-        .text("keyType", key.kind().as_str())
-        .text("key", key.as_str())
-        .maybe("taxId", party.document.as_ref().map(Document::as_str));
     let failed = match &withdrawal.state {
         OutgoingState::Failed(failure) => Some(failure),
         _ => None,
@@ -83,7 +140,7 @@ pub(super) fn render(withdrawal: &Withdrawal, base: &str) -> Object {
         .money("fee", withdrawal.fee)
         .money("total", withdrawal.total())
         .text("currency", CURRENCY)
-        .object("creditParty", credit_party)
+        .object("creditParty", credit_party(&withdrawal.payee))
         .maybe("description", withdrawal.description.as_ref().map(Description::as_str))
         .maybe("pix_id", withdrawal.provider_id.as_ref().map(ProviderId::as_str))
         .maybe("end_to_end_id", withdrawal.end_to_end_id.as_deref())

@@ -31,8 +31,11 @@ fn request(endpoint: &Endpoint, tenant: &Tenant) -> Request<'static> {
     let segments = endpoint.path.split('/');
     let named = segments.map(|segment| if segment.starts_with('{') { "nothing" } else { segment });
     let path: &'static str = Box::leak(named.collect::<Vec<_>>().join("/").into_boxed_str());
-    let request =
-        if endpoint.method == "POST" { Request::post(path, "{}") } else { Request::new("GET", path) };
+    let request = if endpoint.method == "POST" {
+        Request::post(path, "{}")
+    } else {
+        Request::new(endpoint.method, path)
+    };
     request.token(tenant)
 }
 

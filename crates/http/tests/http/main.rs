@@ -27,6 +27,8 @@ mod postbacks;
 #[cfg(test)]
 mod shared_limits;
 #[cfg(test)]
+mod statement;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod tenancy;

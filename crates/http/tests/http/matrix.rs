@@ -94,7 +94,8 @@ impl Owned {
     /// Everything that the owner can see of it, to be compared.
     async fn seen(&self, gateway: &Gateway) -> Vec<Value> {
         let mut seen = Vec::new();
-        for path in ["/balance", "/charges", "/withdrawals", "/events", "/postbacks/endpoints"] {
+        for path in ["/balance", "/statement", "/charges", "/withdrawals", "/events", "/postbacks/endpoints"]
+        {
             seen.push(gateway.get(&self.tenant, &format!("/api/v1{path}")).await.expect(200).json());
         }
         seen
@@ -135,11 +136,13 @@ impl Owned {
         match (method, path) {
             ("POST", "/v2/consult-transaction" | "/v2/pix/refund") => bodies(&["pix_id"]),
             ("POST", "/api/v1/transactions/consult") => bodies(&["uuid", "external_id", "pix_id"]),
-            ("GET", "/api/v1/events") => queries(&["uuid"]),
+            ("GET", "/api/v1/events" | "/api/v1/statement") => queries(&["uuid"]),
             ("GET", "/api/v1/charges" | "/api/v1/withdrawals") => queries(&["external_id"]),
             // What they make is the caller's own, under the owner's names too; they name nothing that is there.
             ("POST", "/api/v1/charges" | "/v2/pix/qrcode") => self.makes(path, &charge_body()),
-            ("POST", "/api/v1/withdrawals" | "/v2/pix/payment") => self.makes(path, &withdrawal_body()),
+            ("POST", "/api/v1/withdrawals" | "/api/v1/withdrawals/quote" | "/v2/pix/payment") => {
+                self.makes(path, &withdrawal_body())
+            }
             ("POST", "/api/v1/postbacks/test" | "/api/v1/deliveries/replay" | "/v2/balance")
             | ("GET", "/api/v1/balance" | "/api/v1/postbacks/endpoints") => {
                 let body = match (method, path) {

@@ -20,13 +20,14 @@ use pix_domain::postbacks::secrets::{PostbackSecrets, SecretMaker};
 use pix_domain::postbacks::send::{Parcel, PostbackSecret, PostbackSender, PostbackUrls, Reply, UrlRefusal};
 use pix_domain::postbacks::service::PostbackService;
 use pix_domain::provider::{
-    ChargeOrder, ChargeReport, Inquiry, OutgoingReport, PaymentOrder, ProviderError, RefundOrder,
+    ChargeOrder, ChargeReport, Inquiry, OutgoingReport, PaymentOrder, ProviderError, RefundOrder, Removal,
     SettlementProvider, Ticket,
 };
 use pix_domain::refunds::service::RefundService;
 use pix_domain::text::PostbackUrl;
 use pix_domain::time::Timestamp;
 use pix_domain::transactions::TransactionService;
+use pix_domain::wallet::statement::StatementService;
 use pix_domain::withdrawals::service::WithdrawalService;
 use pix_http::HttpConfig;
 use pix_memory::MemoryStore;
@@ -83,6 +84,10 @@ impl SettlementProvider for GatedProvider {
 
     async fn consult_refund(&self, inquiry: Inquiry) -> Result<Option<OutgoingReport>, ProviderError> {
         self.fake.consult_refund(inquiry).await
+    }
+
+    async fn remove_charge(&self, inquiry: Inquiry) -> Result<Removal, ProviderError> {
+        self.fake.remove_charge(inquiry).await
     }
 
     fn not_found_is_proof_after(&self) -> Option<Duration> {
@@ -270,6 +275,7 @@ impl Gateway {
             callbacks: CallbackService::new(ports.clone()),
             postbacks: PostbackService::new(postbacks.clone()),
             wallets: ports.stores.wallets.clone(),
+            statement: StatementService::new(ports.clone()),
             clock: ports.clock.clone(),
             ids: ports.ids.clone(),
             runtime: tokio::runtime::Handle::current(),

@@ -422,3 +422,82 @@ async fn consulting_wants_one_transaction() {
         assert_eq!(gateway.post(&tenant, CONSULT, &body).await.expect(404).code(), "not_found", "{body}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quote_tells_what_a_withdrawal_would_cost_and_sends_nothing() {
+    let gateway = Gateway::start().await;
+    let tenant = gateway.tenant(2_000).await;
+    gateway.services.set_fees(tenant.id, some_fees()).await;
+    let quote = format!("{WITHDRAWALS}/quote");
+    let answer = gateway.post(&tenant, &quote, &withdrawal_body()).await.expect(200);
+    let told = json!({
+        "accepted": true, "amount": 10, "fee": 0.5, "fee_version": 1, "total": 10.5, "currency": "BRL",
+        "creditParty": {"name": "Bruno", "keyType": "EMAIL", "key": "bruno@example.com", "taxId": "52998224725"},
+        "balance": {"available": 20, "held": 0, "owed": 0},
+        "balance_after": {"available": 9.5, "held": 10.5, "owed": 0},
+        "shortfall": 0, "duplicate_of": null, "replays": null, "refusal": null
+    });
+    assert_eq!(answer.json(), told);
+    let listed = gateway.get(&tenant, WITHDRAWALS).await.expect(200).json();
+    assert_eq!(listed["data"], json!([]));
+    assert_eq!(gateway.get(&tenant, "/api/v1/balance").await.expect(200).json()["available"], json!(20));
+    // The handle that the quote named is not taken.
+    let made = gateway.post(&tenant, WITHDRAWALS, &withdrawal_body()).await.expect(201).text("uuid");
+    let again = gateway.post(&tenant, &quote, &withdrawal_body()).await.expect(200).json();
+    assert_eq!((&again["accepted"], &again["replays"]), (&json!(false), &json!(made)));
+    let mut other = withdrawal_body();
+    other["amount"] = json!("9.50");
+    let conflict = gateway.post(&tenant, &quote, &other).await.expect(200).json();
+    assert_eq!(conflict["refusal"]["code"], json!("external_id_conflict"));
+    other["external_id"] = json!("payout-2");
+    let lacking = gateway.post(&tenant, &quote, &other).await.expect(200).json();
+    let refused = json!({
+        "status": 422, "code": "insufficient_balance",
+        "detail": "the available balance does not cover the amount and its fee"
+    });
+    assert_eq!((&lacking["refusal"], &lacking["shortfall"]), (&refused, &json!(0.5)));
+    assert_eq!(lacking["balance_after"], Value::Null);
+    gateway.suspend(&tenant).await;
+    let suspended = gateway.post(&tenant, &quote, &other).await.expect(200).json();
+    assert_eq!(suspended["refusal"]["code"], json!("integrator_suspended"));
+    other["creditParty"]["key"] = json!("nobody");
+    other["creditParty"]["taxId"] = json!("1");
+    let invalid = gateway.post(&tenant, &quote, &other).await.expect(422).json();
+    assert_eq!(invalid["errors"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_charge_that_nobody_has_paid_is_canceled() {
+    let gateway = Gateway::start().await;
+    let tenant = gateway.tenant(0).await;
+    let uuid = gateway.post(&tenant, CHARGES, &charge_body()).await.expect(201).text("uuid");
+    let cancel = |name: &str| {
+        let path = format!("{CHARGES}/{name}");
+        let (gateway, tenant) = (&gateway, &tenant);
+        async move { gateway.send(Request::new("DELETE", &path).token(tenant)).await }
+    };
+    for _ in 0..2 {
+        let canceled = cancel("order:1").await.expect(200).json();
+        assert_eq!((&canceled["status"], &canceled["uuid"]), (&json!("canceled"), &json!(uuid)));
+    }
+    let mut body = charge_body();
+    body["external_id"] = json!("order:2");
+    let paid = gateway.post(&tenant, CHARGES, &body).await.expect(201).text("uuid");
+    gateway.pay(&tenant, &paid, 1_550).await;
+    assert_eq!(cancel(&paid).await.expect(409).code(), "invalid_state");
+    assert_eq!(cancel("nobody-has-this").await.expect(404).code(), "not_found");
+    body["external_id"] = json!("order:3");
+    let stuck = gateway.post(&tenant, CHARGES, &body).await.expect(201).text("uuid");
+    gateway.provider.fake.answers_next_removal(Err(ProviderError::Unavailable("down".into())));
+    assert_eq!(cancel(&stuck).await.expect(503).code(), "provider_unavailable");
+    gateway.provider.fake.answers_next_removal(Err(ProviderError::Indeterminate("slow".into())));
+    assert_eq!(cancel(&stuck).await.expect(504).code(), "provider_timeout");
+    assert_eq!(
+        gateway.get(&tenant, &format!("{CHARGES}/{stuck}")).await.expect(200).text("status"),
+        "pending"
+    );
+    assert_eq!(cancel(&stuck).await.expect(200).text("status"), "canceled");
+    let put =
+        gateway.send(Request::new("PUT", &format!("{CHARGES}/{stuck}")).token(&tenant)).await.expect(405);
+    assert_eq!(put.header("allow"), Some("GET, HEAD, DELETE"));
+}

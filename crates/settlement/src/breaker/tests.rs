@@ -181,6 +181,10 @@ impl SettlementProvider for Hanging {
         self.inner.consult_refund(inquiry).await
     }
 
+    async fn remove_charge(&self, inquiry: Inquiry) -> Result<Removal, ProviderError> {
+        self.inner.remove_charge(inquiry).await
+    }
+
     fn not_found_is_proof_after(&self) -> Option<Duration> {
         self.inner.not_found_is_proof_after()
     }
