@@ -19,6 +19,7 @@ use actix_web::{Error, HttpMessage, HttpResponse, ResponseError, web};
 use tracing::Instrument;
 
 use crate::error::{ApiError, Generation};
+use crate::language::Language;
 use crate::limits;
 use crate::state::State;
 
@@ -35,7 +36,7 @@ const MAX_HEADER_BYTES: usize = 16 * 1024;
 /// How long a browser may remember what CORS allows.
 const CORS_MAX_AGE_SECONDS: u64 = 600;
 
-const CORS_METHODS: &str = "GET, POST";
+const CORS_METHODS: &str = "GET, POST, DELETE";
 const CORS_REQUEST_HEADERS: &str = "Authorization, Content-Type, Idempotency-Key, X-Request-Id";
 const CORS_ANSWER_HEADERS: &str =
     "X-Request-Id, Location, Link, Retry-After, Idempotency-Replayed, RateLimit, RateLimit-Policy";
@@ -172,7 +173,8 @@ fn with_error_form(
     let mut answer = match failure {
         Some(failure) => {
             let (request, _) = answer.into_parts();
-            ServiceResponse::new(request, failure.render(generation, request_id, &state.config))
+            let language = Language::of(request.headers());
+            ServiceResponse::new(request, failure.render(generation, language, request_id, &state.config))
         }
         None => answer,
     };

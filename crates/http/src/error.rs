@@ -6,7 +6,9 @@
 use std::fmt;
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use actix_web::http::header::{
+    ALLOW, CONTENT_LANGUAGE, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use actix_web::{HttpResponse, ResponseError};
 use pix_domain::charges::Failure;
 use pix_domain::credentials::service::AuthError;
@@ -16,6 +18,7 @@ use pix_domain::ids::ResourceRef;
 
 use crate::config::HttpConfig;
 use crate::json::{self, Object};
+use crate::language::Language;
 
 /// When to come back after the provider could not be reached.
 const PROVIDER_RETRY_AFTER_SECONDS: u64 = 5;
@@ -27,7 +30,7 @@ const OVERLOADED_RETRY_AFTER_SECONDS: u64 = 1;
 const MAX_REASON_CHARS: usize = 300;
 
 /// Every code, with the title it has in v1.
-const TITLES: [(&str, &str); 29] = [
+pub(crate) const TITLES: [(&str, &str); 29] = [
     ("malformed_request", "Malformed request"),
     ("unsupported_grant_type", "Unsupported grant type"),
     ("invalid_token", "Invalid access token"),
@@ -291,12 +294,18 @@ impl ApiError {
         format!("{}/{slug}", config.problem_base)
     }
 
-    fn body(&self, generation: Generation, request_id: &str, config: &HttpConfig) -> String {
+    fn body(
+        &self,
+        generation: Generation,
+        language: Language,
+        request_id: &str,
+        config: &HttpConfig,
+    ) -> String {
         let status = u64::from(self.0.status.as_u16());
         match generation {
             Generation::V2 => Object::new()
                 .number("statusCode", status)
-                .text("message", &self.0.message)
+                .text("message", &language.say(&self.0.message))
                 .text("code", self.0.code)
                 .text("requestId", request_id)
                 .and(&self.0.extra)
@@ -304,25 +313,25 @@ impl ApiError {
             Generation::V1 => {
                 let problem = Object::new()
                     .text("type", &self.type_uri(config))
-                    .text("title", self.title())
+                    .text("title", &language.say(self.title()))
                     .number("status", status)
-                    .text("detail", &self.0.message)
+                    .text("detail", &language.say(&self.0.message))
                     .text("code", self.0.code)
                     .text("requestId", request_id)
                     .and(&self.0.extra);
                 if self.0.fields.is_empty() {
                     problem.end()
                 } else {
-                    problem.raw("errors", &self.errors()).end()
+                    problem.raw("errors", &self.errors(language)).end()
                 }
             }
         }
     }
 
-    fn errors(&self) -> String {
+    fn errors(&self, language: Language) -> String {
         json::array(self.0.fields.iter().map(|error| {
             let object = Object::new().text("field", &error.field).text("code", error.code);
-            object.text("message", &error.message).end()
+            object.text("message", &language.say(&error.message)).end()
         }))
     }
 
@@ -330,10 +339,12 @@ impl ApiError {
     pub(crate) fn render(
         &self,
         generation: Generation,
+        language: Language,
         request_id: &str,
         config: &HttpConfig,
     ) -> HttpResponse {
         let mut answer = HttpResponse::build(self.0.status);
+        answer.insert_header((CONTENT_LANGUAGE, language.tag()));
         answer.insert_header((
             CONTENT_TYPE,
             match generation {
@@ -367,7 +378,7 @@ impl ApiError {
         if self.0.closes {
             answer.force_close();
         }
-        answer.body(self.body(generation, request_id, config))
+        answer.body(self.body(generation, language, request_id, config))
     }
 }
 

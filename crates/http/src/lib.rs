@@ -26,6 +26,7 @@ mod extract;
 mod fields;
 mod health;
 mod json;
+mod language;
 mod limits;
 mod overload;
 mod postbacks;

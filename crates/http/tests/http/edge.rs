@@ -152,7 +152,7 @@ async fn cors_is_off_unless_an_origin_is_allowed() {
     };
     let answer = preflight(origin).await.expect(204);
     assert_eq!(answer.header("access-control-allow-origin"), Some(origin));
-    assert_eq!(answer.header("access-control-allow-methods"), Some("GET, POST"));
+    assert_eq!(answer.header("access-control-allow-methods"), Some("GET, POST, DELETE"));
     assert!(answer.header("access-control-allow-headers").unwrap().contains("Authorization"));
     assert_eq!(answer.header("vary"), Some("Origin"));
     let answer = preflight("https://evil.example").await.expect(204);
@@ -171,4 +171,35 @@ async fn a_configuration_out_of_bounds_binds_nothing() {
         config.check().unwrap_err().to_string(),
         "callback_secret must have at least 16 letters, digits, '-' or '_'"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_are_told_in_portuguese_to_whoever_prefers_it() {
+    let gateway = Gateway::start().await;
+    let tenant = gateway.tenant(0).await;
+    let body = r#"{"amount": "1,5", "payer": {"document": "11111111111"}, "expiration": 1}"#;
+    let ask = |language: &'static str, path: &'static str| {
+        let request = Request::post(path, body).token(&tenant).header("Accept-Language", language);
+        let gateway = &gateway;
+        async move { gateway.send(request).await.expect(422) }
+    };
+    let told = ask("pt-BR,pt;q=0.9,en;q=0.8", "/api/v1/charges").await;
+    assert_eq!(told.header("content-language"), Some("pt-BR"));
+    let (told, english) = (told.json(), ask("en", "/api/v1/charges").await.json());
+    assert_eq!(told["title"], "Falha de validação");
+    let (fields, in_english) = (told["errors"].as_array().unwrap(), english["errors"].as_array().unwrap());
+    assert_eq!((fields.len(), in_english.len()), (4, 4));
+    for (field, other) in fields.iter().zip(in_english) {
+        assert_eq!((&field["field"], &field["code"]), (&other["field"], &other["code"]));
+        assert_ne!(field["message"], other["message"]);
+    }
+    assert_eq!(told["detail"], fields[0]["message"]);
+    let flat = ask("pt", "/v2/pix/qrcode").await;
+    assert_eq!(flat.header("content-language"), Some("pt-BR"));
+    assert!(
+        flat.text("message").starts_with("amount deve ser um número decimal como 10.50"),
+        "{}",
+        flat.body
+    );
+    assert_eq!(ask("de", "/v2/pix/qrcode").await.header("content-language"), Some("en"));
 }
