@@ -234,6 +234,7 @@ mod tests {
                 key: PixKey::parse(PixKeyType::Email, "ana@example.com").unwrap(),
             },
             description: None,
+            metadata: pix_domain::metadata::Metadata::default(),
             postback_url: None,
             postback_scope: pix_domain::postbacks::events::PostbackScope::Outcomes,
         };

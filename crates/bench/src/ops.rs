@@ -251,6 +251,7 @@ impl World {
             payer: payer()?,
             payer_email: None,
             payer_question: None,
+            metadata: pix_domain::metadata::Metadata::default(),
             postback_url,
             postback_scope: pix_domain::postbacks::events::PostbackScope::Outcomes,
             expires_in: DEFAULT_EXPIRES_IN,
@@ -292,6 +293,7 @@ impl World {
                 key: fits(PixKey::parse(PixKeyType::Email, "bruno@example.com"))?,
             },
             description: None,
+            metadata: pix_domain::metadata::Metadata::default(),
             postback_url: None,
             postback_scope: pix_domain::postbacks::events::PostbackScope::Outcomes,
         };

@@ -148,6 +148,7 @@ macro_rules! store_suite {
                 a_walk_neither_skips_nor_repeats_while_others_insert,
                 filters_take_away_what_they_say,
                 withdrawals_are_listed_alike,
+                records_are_listed_by_what_is_attached_to_them,
                 refunds_of_a_charge_are_listed_oldest_first,
                 a_change_keeps_a_row_in_its_place,
             }

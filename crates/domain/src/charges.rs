@@ -13,6 +13,7 @@ pub mod store;
 use std::time::Duration;
 
 use crate::ids::{ChargeId, IntegratorId, ResourceKind, ResourceRef, Version};
+use crate::metadata::Metadata;
 use crate::money::{Amount, Cents};
 use crate::postbacks::events::PostbackScope;
 use crate::provider::{ChargeOrder, Inquiry, Party, Payment, ReceiptKey, Reference, Ticket};
@@ -111,6 +112,8 @@ pub struct Charge {
     pub payer_email: Option<Email>,
     /// What the payer is asked.
     pub payer_question: Option<PayerQuestion>,
+    /// What the integrator attaches to it.
+    pub metadata: Metadata,
     /// Where events go.
     pub postback_url: Option<PostbackUrl>,
     /// Which of them.
@@ -211,6 +214,8 @@ pub struct NewCharge {
     pub payer_email: Option<Email>,
     /// What the payer is asked.
     pub payer_question: Option<PayerQuestion>,
+    /// What the integrator attaches to it.
+    pub metadata: Metadata,
     /// Where events go.
     pub postback_url: Option<PostbackUrl>,
     /// Which of them.

@@ -50,6 +50,7 @@ pub mod ids;
 pub mod invalid;
 pub mod ip;
 pub mod list;
+pub mod metadata;
 pub mod money;
 pub mod party;
 pub mod ports;

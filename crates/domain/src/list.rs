@@ -5,6 +5,7 @@
 
 use uuid::Uuid;
 
+use crate::metadata::Metadata;
 use crate::text::ExternalId;
 use crate::time::Timestamp;
 
@@ -30,6 +31,8 @@ pub struct ListQuery {
     pub states: Vec<&'static str>,
     /// With this external id.
     pub external_id: Option<ExternalId>,
+    /// With all of these pairs; none means whatever they have.
+    pub metadata: Metadata,
     /// Made at this time or later.
     pub created_from: Option<Timestamp>,
     /// Made before this time.

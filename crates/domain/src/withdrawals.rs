@@ -12,6 +12,7 @@ pub mod store;
 
 use crate::charges::Failure;
 use crate::ids::{IntegratorId, ResourceKind, ResourceRef, Version, WithdrawalId};
+use crate::metadata::Metadata;
 use crate::money::{Amount, Cents};
 use crate::party::PixKey;
 use crate::postbacks::events::PostbackScope;
@@ -135,6 +136,8 @@ pub struct Withdrawal {
     pub payee: Payee,
     /// What for.
     pub description: Option<Description>,
+    /// What the integrator attaches to it.
+    pub metadata: Metadata,
     /// Where events go.
     pub postback_url: Option<PostbackUrl>,
     /// Which of them.
@@ -217,6 +220,8 @@ pub struct NewWithdrawal {
     pub payee: Payee,
     /// What for.
     pub description: Option<Description>,
+    /// What the integrator attaches to it.
+    pub metadata: Metadata,
     /// Where events go.
     pub postback_url: Option<PostbackUrl>,
     /// Which of them.

@@ -5,6 +5,7 @@
 //! that a caller learns all of them at once.
 
 use pix_domain::invalid::Invalid;
+use pix_domain::metadata::Metadata;
 use pix_domain::money::Amount;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
@@ -189,6 +190,27 @@ impl<'a> Form<'a> {
         };
         let parsed = texts.iter().map(|text| parse(text)).collect();
         self.parsed(name, parsed, problems).unwrap_or_default()
+    }
+
+    /// Pairs of texts that may be left out. Of those that are wrong the first one is told. v2 has no such field.
+    pub(crate) fn pairs(&self, name: &'static str, problems: &mut Problems) -> Result<Metadata, ApiError> {
+        let mut pairs = Metadata::default();
+        if self.mode == Mode::Liberal {
+            return Ok(pairs);
+        }
+        let child = self.child(name, problems)?;
+        for key in child.fields.keys() {
+            let value = match child.text(key, problems) {
+                Text::Given(value) => value,
+                Text::Wrong => break,
+                Text::Absent => String::new(),
+            };
+            if let Err(invalid) = pairs.insert(key, &value) {
+                problems.add(name, invalid.code, &invalid.message);
+                break;
+            }
+        }
+        Ok(pairs)
     }
 
     /// An amount that is there: the digits of a JSON number, or of a string, read as centavos.

@@ -60,6 +60,12 @@ impl Object {
         self.raw(name, &quoted(text))
     }
 
+    /// A text under a name that isn't known beforehand. It must not be there already.
+    pub(crate) fn named(mut self, name: &str, text: &str) -> Self {
+        self.push(name, &quoted(text));
+        self
+    }
+
     /// A text, or `null`.
     pub(crate) fn maybe(self, name: &'static str, text: Option<&str>) -> Self {
         match text {

@@ -38,6 +38,7 @@ pub(crate) fn charge(
     let payer = party(&payer_form, "document", &mut problems);
     let payer_email = payer_form.optional("email", |text| email(text, mode), &mut problems);
     let payer_question = form.optional("payerQuestion", PayerQuestion::parse_optional, &mut problems);
+    let metadata = form.pairs("metadata", &mut problems)?;
     let postback_url = postback_url(&form, postbacks, &mut problems);
     let bounds = MIN_EXPIRES_IN.as_secs()..=MAX_EXPIRES_IN.as_secs();
     let expiration = form.whole_number("expiration", bounds, &mut problems);
@@ -52,6 +53,7 @@ pub(crate) fn charge(
         payer,
         payer_email,
         payer_question,
+        metadata,
         postback_url,
         postback_scope: postback_scope(mode, caller),
         expires_in: expiration.map_or(DEFAULT_EXPIRES_IN, Duration::from_secs),
@@ -77,6 +79,7 @@ pub(crate) fn withdrawal(
     let parse = |text: &str| kind.map(|kind| PixKey::parse(kind, text)).transpose();
     let key = credit_party.required("key", parse, &mut problems).flatten();
     let description = form.optional("description", Description::parse_optional, &mut problems);
+    let metadata = form.pairs("metadata", &mut problems)?;
     let postback_url = postback_url(&form, postbacks, &mut problems);
     let allow_duplicate_of = allow_duplicate_of(&form, &mut problems);
     let (Some(amount), Some(key)) = (amount, key) else { return Err(problems.into_error()) };
@@ -89,6 +92,7 @@ pub(crate) fn withdrawal(
         amount,
         payee: Payee { party, key },
         description,
+        metadata,
         postback_url,
         postback_scope: postback_scope(mode, caller),
         allow_duplicate_of,

@@ -17,6 +17,7 @@ use actix_web::http::header::LOCATION;
 use pix_domain::charges::Failure;
 use pix_domain::error::ServiceError;
 use pix_domain::ids::{IntegratorId, ResourceKind};
+use pix_domain::metadata::Metadata;
 use pix_domain::text::ExternalId;
 use pix_domain::transactions::{Transaction, TransactionService};
 use uuid::Uuid;
@@ -38,6 +39,11 @@ fn created(replayed: bool, location: String, body: Object) -> HttpResponse {
         answer.insert_header(("Idempotency-Replayed", "true"));
     }
     answer.insert_header((LOCATION, location)).content_type("application/json").body(body.end())
+}
+
+/// What is attached to a record.
+fn pairs(metadata: &Metadata) -> Object {
+    metadata.pairs().fold(Object::new(), |object, (key, value)| object.named(key, value))
 }
 
 fn failure(failure: Option<&Failure>) -> String {

@@ -8,6 +8,7 @@ use pix_domain::charges::{Charge, Receipt};
 use pix_domain::error::StoreError;
 use pix_domain::ids::{ChargeId, IntegratorId, RefundId, ResourceKind, WithdrawalId};
 use pix_domain::list::{Cursor, ListQuery};
+use pix_domain::metadata::Metadata;
 use pix_domain::provider::ProviderId;
 use pix_domain::refunds::Refund;
 use pix_domain::refunds::store::RefundStore;
@@ -165,6 +166,7 @@ fn goes_by(provider_id: Option<&ProviderId>, pix_id: Option<&str>, wanted: &str)
 trait Row: Clone {
     fn state(&self) -> &'static str;
     fn external_id(&self) -> &ExternalId;
+    fn metadata(&self) -> &Metadata;
     fn created_at(&self) -> Timestamp;
 }
 
@@ -174,6 +176,10 @@ impl Row for Charge {
     }
     fn external_id(&self) -> &ExternalId {
         &self.external_id
+    }
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
     }
     fn created_at(&self) -> Timestamp {
         self.created_at
@@ -187,6 +193,10 @@ impl Row for Withdrawal {
     fn external_id(&self) -> &ExternalId {
         &self.external_id
     }
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
     fn created_at(&self) -> Timestamp {
         self.created_at
     }
@@ -198,6 +208,7 @@ fn page<T: Row>(rows: &BTreeMap<Uuid, T>, query: &ListQuery) -> Vec<T> {
     let wanted = |row: &T| {
         (query.states.is_empty() || query.states.contains(&row.state()))
             && query.external_id.as_ref().is_none_or(|name| name == row.external_id())
+            && row.metadata().has_all_of(&query.metadata)
             && query.created_from.is_none_or(|from| row.created_at() >= from)
             && query.created_to.is_none_or(|to| row.created_at() < to)
     };

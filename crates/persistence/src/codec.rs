@@ -2,6 +2,8 @@
 //!
 //! Nothing here ever puts a stored value in an error: it may be personal data.
 
+use std::collections::BTreeMap;
+
 use diesel::deserialize::FromSqlRow;
 use diesel::expression::AsExpression;
 use diesel::query_builder::QueryId;
@@ -9,6 +11,7 @@ use diesel::sql_types::SqlType;
 use pix_domain::charges::Failure;
 use pix_domain::error::StoreError;
 use pix_domain::ids::{IntegratorId, ResourceKind, ResourceRef};
+use pix_domain::metadata::Metadata;
 use pix_domain::money::{Amount, Cents};
 use pix_domain::postbacks::events::PostbackScope;
 use pix_domain::provider::{Party, ProviderId, ReceiptKey};
@@ -103,6 +106,22 @@ pub fn optional_text<T, E>(
     read: impl FnOnce(&str) -> Result<T, E>,
 ) -> Result<Option<T>, StoreError> {
     value.map(|value| text(column, value, read)).transpose()
+}
+
+/// What is attached to a record: a JSON object of texts, or nothing for nothing.
+pub fn metadata(column: &str, value: Option<&str>) -> Result<Metadata, StoreError> {
+    let mut metadata = Metadata::default();
+    let Some(value) = value else { return Ok(metadata) };
+    let refuse = || damaged(column, "a JSON object of texts");
+    let pairs: BTreeMap<String, String> = serde_json::from_str(value).map_err(|_no_such_object| refuse())?;
+    pairs.iter().try_for_each(|(key, value)| metadata.insert(key, value)).map_err(|_invalid| refuse())?;
+    Ok(metadata)
+}
+
+/// The same as it is kept, and as it is looked for.
+pub fn to_metadata(metadata: &Metadata) -> Option<String> {
+    let pairs: BTreeMap<&str, &str> = metadata.pairs().collect();
+    (!pairs.is_empty()).then(|| serde_json::json!(pairs).to_string())
 }
 
 /// A name out of a closed list.

@@ -134,6 +134,7 @@ table! {
         follow_up_attempts -> BigInt,
         taken_back_cents -> BigInt,
         postback_all -> Bool,
+        metadata -> Nullable<Text>,
     }
 }
 
@@ -188,6 +189,7 @@ table! {
         follow_up_attempts -> BigInt,
         settled_late -> Bool,
         postback_all -> Bool,
+        metadata -> Nullable<Text>,
     }
 }
 

@@ -52,9 +52,9 @@ const TABLES_AT_MIGRATION_2: [(&str, &str); 15] = [
     ("fee_schedules", ""),
     ("wallets", ", 0, 0"),
     ("postings", ""),
-    ("charges", ", 0, 0"),
+    ("charges", ", 0, 0, NULL"),
     ("receipts", ""),
-    ("withdrawals", ", 0, 0"),
+    ("withdrawals", ", 0, 0, NULL"),
     ("refunds", ""),
     ("handles", ""),
     ("events", ", NULL, NULL, NULL, NULL"),
@@ -233,7 +233,12 @@ async fn a_file_of_the_second_migration_is_brought_up_to_date_with_all_that_is_i
     }
     assert_eq!(
         SqliteStore::migrate(&path).unwrap(),
-        ["2026-11-21-000003_uncertain", "2026-11-22-000004_postbacks", "2026-11-22-000005_keys"]
+        [
+            "2026-11-21-000003_uncertain",
+            "2026-11-22-000004_postbacks",
+            "2026-11-22-000005_keys",
+            "2026-11-22-000006_metadata"
+        ]
     );
     for (table, more) in TABLES_AT_MIGRATION_2 {
         // Fails when a row isn't as it was, or there are more or fewer.

@@ -35,9 +35,9 @@ const TABLES_AT_MIGRATION_2: [(&str, &str); 15] = [
     ("fee_schedules", ""),
     ("wallets", ", 0, 0"),
     ("postings", ""),
-    ("charges", ", 0, false"),
+    ("charges", ", 0, false, NULL"),
     ("receipts", ""),
-    ("withdrawals", ", false, false"),
+    ("withdrawals", ", false, false, NULL"),
     ("refunds", ""),
     ("handles", ""),
     ("events", ", NULL::bigint, NULL::bigint, NULL::uuid, NULL::text"),
@@ -361,7 +361,12 @@ async fn a_database_of_the_second_migration_is_brought_up_to_date_with_all_that_
     let url = server().url(&name);
     assert_eq!(
         PgStore::migrate(&url, PATIENCE).await.unwrap(),
-        ["2026-11-21-000003_uncertain", "2026-11-22-000004_postbacks", "2026-11-22-000005_keys"]
+        [
+            "2026-11-21-000003_uncertain",
+            "2026-11-22-000004_postbacks",
+            "2026-11-22-000005_keys",
+            "2026-11-22-000006_metadata"
+        ]
     );
     for (table, more) in TABLES_AT_MIGRATION_2 {
         let lost =

@@ -177,6 +177,7 @@ impl Producer {
             payer: payer(),
             payer_email: None,
             payer_question: None,
+            metadata: pix_domain::metadata::Metadata::default(),
             postback_url: Some(url),
             postback_scope: PostbackScope::All,
             expires_in: DEFAULT_EXPIRES_IN,

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use pix_domain::charges::{Charge, NewCharge};
+use pix_domain::charges::{Charge, NewCharge, state as charge_state};
 use pix_domain::ids::{ChargeId, IntegratorId};
 use pix_domain::list::{Cursor, ListQuery};
+use pix_domain::metadata::Metadata;
 use pix_domain::provider::Progress;
-use pix_domain::withdrawals::Withdrawal;
+use pix_domain::withdrawals::{Withdrawal, state as withdrawal_state};
+use uuid::Uuid;
 
 use crate::builders::{name, next, report, ticket, withdrawal_command};
 use crate::{Answer, Services, StoreHarness, services};
@@ -190,6 +192,64 @@ pub async fn filters_take_away_what_they_say(harness: &mut dyn StoreHarness) {
     let newer = Some(Cursor::NewerThan(of(1).0));
     assert_eq!(list(ListQuery { cursor: newer, limit: 1, ..paid_in_range }).await, [of(3)]);
     assert_eq!(list(ListQuery { limit: 2, ..range }).await, [of(3), of(2)]);
+}
+
+/// A list by metadata has those records that have all the pairs, whatever else they have; it is not read by likeness.
+pub async fn records_are_listed_by_what_is_attached_to_them(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let integrator_id = services.funded(100_000).await;
+    let of = |pairs: &[(&str, &str)]| {
+        let mut metadata = Metadata::default();
+        pairs.iter().for_each(|(key, value)| metadata.insert(key, value).expect("a pair"));
+        metadata
+    };
+    let odd = "50% of \"it\" \\ 'é' {}";
+    let all = [
+        of(&[]),
+        of(&[("order", "7")]),
+        of(&[("order", "77"), ("shop.id", "a-b")]),
+        of(&[("order", "7"), ("shop.id", "a-b"), ("note", odd)]),
+        of(&[("Order", "7")]),
+        of(&[("shop", "7")]),
+    ];
+    let (mut charge_ids, mut withdrawal_ids) = (Vec::new(), Vec::new());
+    for metadata in &all {
+        let mut new = services.new_charge(integrator_id);
+        new.metadata = metadata.clone();
+        let id = new.id;
+        charge_ids.insert(0, (id.0, metadata));
+        services.apply(charge_state::open(new, ticket(id), services.now())).await;
+        let mut new = services.new_withdrawal(integrator_id, 100);
+        new.metadata = metadata.clone();
+        withdrawal_ids.insert(0, (new.id.0, metadata));
+        let intent = withdrawal_state::accept(new, services.now(), Duration::ZERO);
+        services.apply(intent.expect("a withdrawal")).await;
+    }
+    let other = services.integrator().await;
+    for asked in all.iter().cloned().chain([
+        of(&[("note", odd)]),
+        of(&[("shop.id", "a-b")]),
+        of(&[("shop.id", "a_b")]),
+        of(&[("note", "50%")]),
+        of(&[("nothing", "7")]),
+        of(&[("order", "7"), ("shop.id", "x")]),
+    ]) {
+        let wanted = |ids: &[(Uuid, &Metadata)]| -> Vec<Uuid> {
+            ids.iter().filter(|(_, has)| has.has_all_of(&asked)).map(|(id, _)| *id).collect()
+        };
+        let query = ListQuery { metadata: asked.clone(), ..first(50) };
+        let found = charges(&services, integrator_id, query.clone()).await;
+        assert_eq!(found.iter().map(|row| row.id.0).collect::<Vec<_>>(), wanted(&charge_ids), "{asked:?}");
+        let found = withdrawals(&services, integrator_id, query.clone()).await;
+        assert_eq!(
+            found.iter().map(|row| row.id.0).collect::<Vec<_>>(),
+            wanted(&withdrawal_ids),
+            "{asked:?}"
+        );
+        let newest = charges(&services, integrator_id, ListQuery { limit: 1, ..query.clone() }).await;
+        assert_eq!(newest.first().map(|row| row.id.0), wanted(&charge_ids).first().copied(), "{asked:?}");
+        assert_eq!(charges(&services, other, query).await, Vec::new());
+    }
 }
 
 /// Withdrawals are listed as charges are.

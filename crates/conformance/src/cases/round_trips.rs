@@ -6,6 +6,7 @@ use std::time::Duration;
 use pix_domain::charges::{Charge, ChargeState, Credited, Failure, Receipt};
 use pix_domain::ids::{ChargeId, IntegratorId, RefundId, Version, WithdrawalId};
 use pix_domain::list::ListQuery;
+use pix_domain::metadata::{MAX_PAIRS, Metadata};
 use pix_domain::money::{Amount, Cents, MAX_AMOUNT_CENTS};
 use pix_domain::party::{Document, PixKey, PixKeyType};
 use pix_domain::provider::{
@@ -73,6 +74,7 @@ fn empty_charge(services: &Services, integrator_id: IntegratorId, state: ChargeS
         payer: Party::default(),
         payer_email: None,
         payer_question: None,
+        metadata: Metadata::default(),
         postback_url: None,
         postback_scope: pix_domain::postbacks::events::PostbackScope::Outcomes,
         fee_version: 0,
@@ -106,6 +108,7 @@ fn full_charge(services: &Services, integrator_id: IntegratorId, state: ChargeSt
         payer: party("52998224725"),
         payer_email: Some(Email::parse("Ana.O'Souza+pix@exämple.com").expect("an e-mail address")),
         payer_question: Some(PayerQuestion::parse(NAME).expect("a question")),
+        metadata: full_metadata(),
         postback_url: Some(postback_url()),
         postback_scope: pix_domain::postbacks::events::PostbackScope::All,
         fee_version: 1,
@@ -116,6 +119,16 @@ fn full_charge(services: &Services, integrator_id: IntegratorId, state: ChargeSt
         updated_at: instant(services, 1),
         ..empty
     }
+}
+
+/// As much as there may be.
+fn full_metadata() -> Metadata {
+    let mut metadata = Metadata::default();
+    for number in 0..MAX_PAIRS {
+        let (key, value) = (format!("Key_{number}-x.y"), format!("{NAME} {number} \"'\\ {{}}"));
+        metadata.insert(&key, &value).expect("a pair");
+    }
+    metadata
 }
 
 fn ticket() -> Ticket {
@@ -279,6 +292,7 @@ fn empty_withdrawal(
         fee_version: 0,
         payee: Payee { party: Party::default(), key },
         description: None,
+        metadata: Metadata::default(),
         postback_url: None,
         postback_scope: pix_domain::postbacks::events::PostbackScope::Outcomes,
         state,
@@ -314,6 +328,7 @@ fn full_withdrawal(
         fee_version: 1,
         payee: Payee { party: party("11222333000181"), key: empty.payee.key.clone() },
         description: Some(description()),
+        metadata: full_metadata(),
         postback_url: Some(postback_url()),
         postback_scope: pix_domain::postbacks::events::PostbackScope::All,
         provider_id: Some(full_provider_id()),

@@ -13,6 +13,7 @@ use crate::error::{ApplyError, ServiceError, StoreError, UniqueKey};
 use crate::fees::Operation;
 use crate::ids::{ChargeId, IntegratorId, ResourceKind, ResourceRef};
 use crate::list::{ListQuery, Page};
+use crate::metadata::Metadata;
 use crate::money::Amount;
 use crate::ports::{Applied, MAX_STALE_RETRIES, Outcome, Ports};
 use crate::postbacks::events::PostbackScope;
@@ -38,6 +39,8 @@ pub struct CreateCharge {
     pub payer_email: Option<Email>,
     /// What the payer is asked.
     pub payer_question: Option<PayerQuestion>,
+    /// What the integrator attaches to it.
+    pub metadata: Metadata,
     /// Where events go.
     pub postback_url: Option<PostbackUrl>,
     /// Which of them; no part of what makes two requests the same.
@@ -56,6 +59,7 @@ impl CreateCharge {
             && self.payer == charge.payer
             && self.payer_email == charge.payer_email
             && self.payer_question == charge.payer_question
+            && self.metadata == charge.metadata
             && self.postback_url == charge.postback_url
             && self.expires_in == charge.expires_at.since(charge.created_at)
     }
@@ -75,6 +79,7 @@ impl CreateCharge {
             payer: self.payer,
             payer_email: self.payer_email,
             payer_question: self.payer_question,
+            metadata: self.metadata,
             postback_url: self.postback_url,
             postback_scope: self.postback_scope,
             expires_in: self.expires_in,

@@ -50,6 +50,7 @@ fn born(new: NewCharge, state: ChargeState, now: Timestamp) -> Charge {
         payer: new.payer,
         payer_email: new.payer_email,
         payer_question: new.payer_question,
+        metadata: new.metadata,
         postback_url: new.postback_url,
         postback_scope: new.postback_scope,
         fee_version: new.fee_version,

@@ -18,6 +18,7 @@ use crate::evidence::{Evidence, EvidenceKind, Proof, Seen};
 use crate::fees::Operation;
 use crate::ids::{IntegratorId, ResourceKind, ResourceRef, WithdrawalId};
 use crate::list::{ListQuery, Page};
+use crate::metadata::Metadata;
 use crate::money::{Amount, Cents};
 use crate::ports::{Applied, MAX_STALE_RETRIES, Outcome, Ports};
 use crate::postbacks::events::PostbackScope;
@@ -45,6 +46,8 @@ pub struct CreateWithdrawal {
     pub payee: Payee,
     /// What for.
     pub description: Option<Description>,
+    /// What the integrator attaches to it.
+    pub metadata: Metadata,
     /// Where events go.
     pub postback_url: Option<PostbackUrl>,
     /// Which of them; no part of what makes two requests the same.
@@ -62,6 +65,7 @@ impl CreateWithdrawal {
         name && self.amount == withdrawal.amount
             && self.payee == withdrawal.payee
             && self.description == withdrawal.description
+            && self.metadata == withdrawal.metadata
             && self.postback_url == withdrawal.postback_url
     }
 
@@ -296,6 +300,7 @@ impl WithdrawalService {
             fee_version: fees.version,
             payee: command.payee.clone(),
             description: command.description.clone(),
+            metadata: command.metadata.clone(),
             postback_url: command.postback_url.clone(),
             postback_scope: command.postback_scope,
         })

@@ -51,6 +51,7 @@ pub fn accept(new: NewWithdrawal, now: Timestamp, grace: std::time::Duration) ->
         fee_version: new.fee_version,
         payee: new.payee,
         description: new.description,
+        metadata: new.metadata,
         postback_url: new.postback_url,
         postback_scope: new.postback_scope,
         state: OutgoingState::Submitting,

@@ -30,6 +30,7 @@ fn command() -> CreateCharge {
         payer: Party::default(),
         payer_email: None,
         payer_question: None,
+        metadata: pix_domain::metadata::Metadata::default(),
         postback_url: None,
         postback_scope: pix_domain::postbacks::events::PostbackScope::Outcomes,
         expires_in: LIFE,

@@ -120,6 +120,7 @@ pub fn new_withdrawal(id: u128) -> NewWithdrawal {
         fee_version: 1,
         payee: payee(),
         description: None,
+        metadata: pix_domain::metadata::Metadata::default(),
         postback_url: None,
         postback_scope: pix_domain::postbacks::events::PostbackScope::Outcomes,
     }
@@ -135,6 +136,7 @@ pub fn new_charge(id: u128) -> NewCharge {
         payer: Party::default(),
         payer_email: None,
         payer_question: None,
+        metadata: pix_domain::metadata::Metadata::default(),
         postback_url: None,
         postback_scope: pix_domain::postbacks::events::PostbackScope::Outcomes,
         expires_in: LIFE,

@@ -37,6 +37,7 @@ pub fn command() -> CreateWithdrawal {
         amount: amount(1_000),
         payee: payee(),
         description: None,
+        metadata: pix_domain::metadata::Metadata::default(),
         postback_url: None,
         postback_scope: pix_domain::postbacks::events::PostbackScope::Outcomes,
         allow_duplicate_of: None,

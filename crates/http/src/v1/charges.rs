@@ -10,7 +10,7 @@ use pix_domain::ports::Outcome;
 use pix_domain::text::{Email, PayerQuestion, PersonName, PostbackUrl};
 use pix_domain::transactions::Transaction;
 
-use super::{CURRENCY, created, failure, find, list, url};
+use super::{CURRENCY, created, failure, find, list, pairs, url};
 use crate::error::ApiError;
 use crate::extract::{Answer, TenantCall, ok};
 use crate::fields::Mode;
@@ -105,6 +105,7 @@ pub(super) fn render(charge: &Charge, base: &str) -> Object {
         .text("currency", CURRENCY)
         .object("payer", payer)
         .maybe("payerQuestion", charge.payer_question.as_ref().map(PayerQuestion::as_str))
+        .object("metadata", pairs(&charge.metadata))
         .raw("split", "null")
         .maybe("qrcode", ticket.map(|ticket| ticket.qrcode.as_str()))
         .maybe("pix_id", ticket.map(|ticket| ticket.provider_id.as_str()))

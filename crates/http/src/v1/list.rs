@@ -48,6 +48,12 @@ impl Asked {
                         .map_err(|invalid| problems.add(name, invalid.code, &invalid.message))
                         .ok();
                 }
+                name if name.starts_with("metadata[") => {
+                    let key = name.strip_prefix("metadata[").and_then(|rest| rest.strip_suffix(']'));
+                    if let Err(invalid) = query.metadata.insert(key.unwrap_or_default(), value) {
+                        problems.add(name, invalid.code, &invalid.message);
+                    }
+                }
                 "created_from" => query.created_from = moment(name, value, &mut problems),
                 "created_to" => query.created_to = moment(name, value, &mut problems),
                 "cursor" => {
@@ -63,7 +69,7 @@ impl Asked {
                 }
                 _ => continue,
             }
-            filters.extend([name.as_str(), "=", &percent_encoded(value), "&"]);
+            filters.extend([&percent_encoded(name), "=", &percent_encoded(value), "&"]);
         }
         problems.check()?;
         Ok(Self { query, filters, list, integrator_id })

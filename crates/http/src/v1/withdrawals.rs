@@ -11,7 +11,7 @@ use pix_domain::wallet::Wallet;
 use pix_domain::withdrawals::service::{Quote, QuoteVerdict};
 use pix_domain::withdrawals::{OutgoingState, Payee, Withdrawal};
 
-use super::{CURRENCY, created, failure, find, list, url};
+use super::{CURRENCY, created, failure, find, list, pairs, url};
 use crate::error::ApiError;
 use crate::extract::{Answer, TenantCall, ok};
 use crate::fields::Mode;
@@ -142,6 +142,7 @@ pub(super) fn render(withdrawal: &Withdrawal, base: &str) -> Object {
         .text("currency", CURRENCY)
         .object("creditParty", credit_party(&withdrawal.payee))
         .maybe("description", withdrawal.description.as_ref().map(Description::as_str))
+        .object("metadata", pairs(&withdrawal.metadata))
         .maybe("pix_id", withdrawal.provider_id.as_ref().map(ProviderId::as_str))
         .maybe("end_to_end_id", withdrawal.end_to_end_id.as_deref())
         .raw("failure", &failure(failed))

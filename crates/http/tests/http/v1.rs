@@ -29,7 +29,7 @@ async fn a_charge_is_created_shown_and_replayed() {
         "uuid": uuid, "external_id": "order:1", "status": "pending", "substatus": null, "outcome": "certain",
         "amount": 15.5, "amount_paid": 0, "refunded_amount": 0, "taken_back_amount": 0, "fee": null, "net_amount": null, "currency": "BRL",
         "payer": {"name": "Ana Souza", "document": "52998224725", "email": "ana@example.com"},
-        "payerQuestion": "Tudo certo?", "split": null, "qrcode": format!("fake-qr-code-of-{simple}"),
+        "payerQuestion": "Tudo certo?", "metadata": {}, "split": null, "qrcode": format!("fake-qr-code-of-{simple}"),
         "pix_id": format!("fake-{simple}"), "end_to_end_id": null, "postbackUrl": "https://loja.example/pix?token=1",
         "expires_at": "2026-01-15T12:50:00.000000Z", "paid_at": null, "paid_late": false, "flags": [], "failure": null,
         "created_at": NOON, "updated_at": NOON, "links": {"self": format!("{BASE}{CHARGES}/{uuid}")}
@@ -126,7 +126,7 @@ async fn a_withdrawal_is_created_shown_and_replayed() {
         "outcome": "certain", "amount": 10, "fee": 0.5, "total": 10.5, "currency": "BRL",
         "creditParty":
             {"name": "Bruno", "keyType": "EMAIL", "key": "bruno@example.com", "taxId": "52998224725"},
-        "description": "semana 1", "pix_id": format!("fake-{}", uuid.replace('-', "")), "end_to_end_id": null,
+        "description": "semana 1", "metadata": {}, "pix_id": format!("fake-{}", uuid.replace('-', "")), "end_to_end_id": null,
         "failure": null, "returned_amount": 0, "settled_late": false, "postbackUrl": null, "created_at": NOON, "updated_at": NOON,
         "completed_at": null, "links": {"self": format!("{BASE}{WITHDRAWALS}/{uuid}")}
     });
@@ -500,4 +500,61 @@ async fn a_charge_that_nobody_has_paid_is_canceled() {
     let put =
         gateway.send(Request::new("PUT", &format!("{CHARGES}/{stuck}")).token(&tenant)).await.expect(405);
     assert_eq!(put.header("allow"), Some("GET, HEAD, DELETE"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_attached_is_shown_again_and_listed_by() {
+    let gateway = Gateway::start().await;
+    let tenant = gateway.tenant(10_000).await;
+    for (path, mut body) in [(CHARGES, charge_body()), (WITHDRAWALS, withdrawal_body())] {
+        let attached = json!({"order": "7", "shop.id": "a&b=c [d]"});
+        body["metadata"] = attached.clone();
+        let made = gateway.post(&tenant, path, &body).await.expect(201).json();
+        assert_eq!(made["metadata"], attached);
+        gateway.post(&tenant, path, &body).await.expect(200);
+        body["metadata"] = json!({"order": "8"});
+        assert_eq!(gateway.post(&tenant, path, &body).await.expect(409).code(), "external_id_conflict");
+        body["external_id"] = json!("another");
+        gateway.post(&tenant, path, &body).await.expect(201);
+        for (query, count) in [
+            ("metadata[order]=7", 1),
+            ("metadata%5Border%5D=8", 1),
+            ("metadata[order]=7&metadata[shop.id]=a%26b%3Dc%20%5Bd%5D", 1),
+            ("metadata[order]=7&metadata[shop.id]=a", 0),
+            ("per_page=1", 1),
+        ] {
+            let page = gateway.get(&tenant, &format!("{path}?{query}")).await.expect(200).json();
+            assert_eq!(page["data"].as_array().unwrap().len(), count, "{query}");
+        }
+        body["external_id"] = json!("a third");
+        body["metadata"] = json!({"order": "8"});
+        gateway.post(&tenant, path, &body).await.expect(201);
+        let page =
+            gateway.get(&tenant, &format!("{path}?metadata[order]=8&per_page=1")).await.expect(200).json();
+        let next = page["links"]["next"].as_str().unwrap().strip_prefix(BASE).unwrap();
+        let page = gateway.get(&tenant, next).await.expect(200).json();
+        assert_eq!(page["data"][0]["external_id"], "another");
+        assert_eq!(page["data"].as_array().unwrap().len(), 1);
+        for wrong in [
+            json!("text"),
+            json!({"a": 1}),
+            json!({"a": ""}),
+            json!({"a b": "c"}),
+            json!({"a": null}),
+            json!({"a": "x".repeat(501)}),
+        ] {
+            body["metadata"] = wrong;
+            let refused = gateway.post(&tenant, path, &body).await.expect(422).json();
+            let fields = refused["errors"].as_array().unwrap();
+            assert_eq!(fields.len(), 1, "{refused}");
+            let named = fields[0]["field"].as_str().unwrap();
+            assert!(named == "metadata" || named.starts_with("metadata."), "{refused}");
+        }
+        let page =
+            gateway.get(&tenant, &format!("{path}?metadata[a%20b]=7&metadata[]=1")).await.expect(422).json();
+        assert_eq!(page["errors"].as_array().unwrap().len(), 2);
+    }
+    let mut body = charge_body();
+    (body["metadata"], body["external_id"]) = (json!(7), json!("v2"));
+    gateway.post(&tenant, "/v2/pix/qrcode", &body).await.expect(200);
 }

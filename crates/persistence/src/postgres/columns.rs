@@ -144,6 +144,7 @@ records! {
         follow_up_attempts: i64,
         taken_back_cents: i64,
         postback_all: bool,
+        metadata: Option<String>,
     }
 }
 
@@ -179,6 +180,7 @@ records! {
         follow_up_attempts: i64,
         settled_late: bool,
         postback_all: bool,
+        metadata: Option<String>,
     }
 }
 

@@ -18,6 +18,12 @@ macro_rules! page {
         if let Some(name) = &query.external_id {
             rows = rows.filter($table::external_id.eq(name.as_str()));
         }
+        if let Some(pairs) = $crate::codec::to_metadata(&query.metadata) {
+            use diesel::sql_types::{Bool, Text};
+
+            let has = diesel::dsl::sql::<Bool>("CAST(metadata AS jsonb) @> CAST(").bind::<Text, _>(pairs);
+            rows = rows.filter($table::metadata.is_not_null()).filter(has.sql(" AS jsonb)"));
+        }
         if let Some(from) = query.created_from {
             rows = rows.filter($table::created_at.ge($crate::codec::DbTime(from)));
         }

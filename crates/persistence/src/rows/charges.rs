@@ -52,6 +52,7 @@ pub struct ChargeRow {
     pub follow_up_attempts: i64,
     pub taken_back_cents: i64,
     pub postback_all: bool,
+    pub metadata: Option<String>,
 }
 
 impl ChargeRow {
@@ -105,6 +106,7 @@ impl ChargeRow {
             follow_up_attempts: 0,
             taken_back_cents: charge.taken_back.get(),
             postback_all: charge.postback_scope == PostbackScope::All,
+            metadata: codec::to_metadata(&charge.metadata),
         }
     }
 
@@ -184,6 +186,7 @@ impl TryFrom<ChargeRow> for Charge {
                 PostbackUrl::parse,
             )?,
             postback_scope: codec::postback_scope(row.postback_all),
+            metadata: codec::metadata("charges.metadata", row.metadata.as_deref())?,
             fee_version: codec::number("charges.fee_version", row.fee_version)?,
             state: row.state()?,
             ticket: row.ticket()?,

@@ -47,6 +47,7 @@ pub struct WithdrawalRow {
     pub follow_up_attempts: i64,
     pub settled_late: bool,
     pub postback_all: bool,
+    pub metadata: Option<String>,
 }
 
 impl WithdrawalRow {
@@ -83,6 +84,7 @@ impl WithdrawalRow {
             follow_up_attempts: 0,
             settled_late: withdrawal.settled_late,
             postback_all: withdrawal.postback_scope == PostbackScope::All,
+            metadata: codec::to_metadata(&withdrawal.metadata),
         }
     }
 }
@@ -130,6 +132,7 @@ impl TryFrom<WithdrawalRow> for Withdrawal {
             returned: codec::cents("withdrawals.returned_cents", row.returned_cents)?,
             settled_late: row.settled_late,
             postback_scope: codec::postback_scope(row.postback_all),
+            metadata: codec::metadata("withdrawals.metadata", row.metadata.as_deref())?,
             submitted_at: row.submitted_at.0,
             completed_at: row.completed_at.map(|at| at.0),
             created_at: row.created_at.0,

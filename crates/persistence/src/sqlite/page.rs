@@ -15,6 +15,15 @@ macro_rules! page {
         if let Some(name) = &query.external_id {
             rows = rows.filter($table::external_id.eq(name.as_str()));
         }
+        for (key, value) in query.metadata.pairs() {
+            use diesel::sql_types::{Bool, Text};
+
+            // A key has no quote, so that it can stand in a path.
+            let has =
+                diesel::dsl::sql::<Bool>("json_extract(metadata, ").bind::<Text, _>(format!("$.\"{key}\""));
+            let has = has.sql(") = ").bind::<Text, _>(value.to_owned());
+            rows = rows.filter($table::metadata.is_not_null()).filter(has);
+        }
         if let Some(from) = query.created_from {
             rows = rows.filter($table::created_at.ge($crate::codec::DbTime(from)));
         }

@@ -208,6 +208,7 @@ fn listed(id: u128, postback_url: Option<PostbackUrl>, kind: EventKind) -> Liste
         payer: Party { name: None, document: Some(Document::parse("52998224725").unwrap()) },
         payer_email: None,
         payer_question: None,
+        metadata: crate::metadata::Metadata::default(),
         postback_url,
         postback_scope: PostbackScope::Outcomes,
         expires_in: HOUR,
