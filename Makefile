@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: help run demo test soak lint fmt build tools bench bench-quick flood bench-cala postgres crash-matrix postback-storm planted-bugs webhook-libraries
+.PHONY: browser pay-images help run demo test soak lint fmt build tools bench bench-quick flood bench-cala postgres crash-matrix postback-storm planted-bugs webhook-libraries
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -20,6 +20,11 @@ postgres:
 	@command -v redis-server >/dev/null || test -x "$$PIX_TEST_PG_BIN/redis-server" \
 		|| { echo "Redis is needed for the tests: apt-get install redis-server"; exit 1; }
 
+# The tests open the payment page in it.
+browser:
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null \
+		|| { echo "Chromium and its driver are needed for the tests: apt-get install chromium chromium-driver"; exit 1; }
+
 webhook-libraries: ## Install the published libraries that the tests verify postbacks with
 	@tests/webhooks/install.sh
 
@@ -32,7 +37,7 @@ demo: tools ## Walk through the main job on a fresh store, and check every step
 build: tools ## Build the optimised program: target/release/pix-gateway
 	$(CARGO) build --release --package pix-gateway
 
-test: tools postgres webhook-libraries ## Run every test: unit, conformance, documents, and the running program
+test: tools postgres browser webhook-libraries ## Run every test: unit, conformance, documents, and the running program
 	$(CARGO) test --workspace --all-features
 
 SEEDS ?= 1000000
@@ -48,6 +53,9 @@ EVENTS ?= 100000
 
 postback-storm: tools postgres ## Deliver EVENTS postbacks to receivers that fail, by relay processes that are killed; STORM='--seed 7' for others
 	$(CARGO) run --quiet --package pix-tests --bin postback_storm -- --events $(EVENTS) $(STORM)
+
+pay-images: tools browser ## Take the pictures of the payment page anew: docs/images/pay-*.png
+	$(CARGO) run --quiet --package pix-tests --bin pay_images -- docs/images
 
 planted-bugs: tools ## Plant one-line mistakes in a scratch copy, one by one, and see that a suite turns red with each
 	tests/planted/run.sh $(PLANTED)

@@ -9,6 +9,7 @@ use anyhow::{Context, ensure};
 pub use pix_pg_server::Port;
 use serde_json::Value;
 
+pub mod browser;
 pub mod crash;
 pub mod storm;
 
@@ -26,10 +27,12 @@ pub fn program() -> &'static Path {
             .status()
             .is_ok_and(|status| status.success());
         assert!(built, "the program does not build");
-        // target/debug/deps/this-test → target/debug/pix-gateway
+        // target/debug/this, or target/debug/deps/this-test → target/debug/pix-gateway
         let mut path = std::env::current_exe().unwrap_or_default();
         path.pop();
-        path.pop();
+        if path.ends_with("deps") {
+            path.pop();
+        }
         path.join("pix-gateway")
     })
 }

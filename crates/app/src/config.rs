@@ -216,6 +216,11 @@ pub const SETTINGS: &[Setting] = &[
         "How many requests to the token endpoint are worked on at once, 1 to 65536; one more is answered 503.",
     ),
     open(
+        "PIX_PAY_STREAMS",
+        Some("1024"),
+        "How many payment pages are told at once what becomes of their charge, 1 to 65536; one more asks every 5 seconds instead.",
+    ),
+    open(
         "PIX_CONNECTIONS",
         Some("8192"),
         "How many connections there are at once, 16 to 1000000; one more is closed as it is made.",
@@ -450,6 +455,8 @@ pub struct OverloadSettings {
     pub requests_at_once: usize,
     /// `PIX_SIGN_INS_AT_ONCE`
     pub sign_ins_at_once: usize,
+    /// `PIX_PAY_STREAMS`
+    pub pay_streams: usize,
     /// `PIX_CONNECTIONS`
     pub connections: usize,
     /// `PIX_CONNECTIONS_PER_IP`
@@ -807,6 +814,7 @@ fn overload(source: &Source) -> Result<OverloadSettings, ConfigError> {
         rate_store: store.map_err(|refused| ConfigError(format!("PIX_RATE_STORE {}", refused.problem)))?,
         requests_at_once: count("PIX_REQUESTS_AT_ONCE", 1, 65_536)?,
         sign_ins_at_once: count("PIX_SIGN_INS_AT_ONCE", 1, 65_536)?,
+        pay_streams: count("PIX_PAY_STREAMS", 1, 65_536)?,
         connections: count("PIX_CONNECTIONS", 16, 1_000_000)?,
         connections_per_ip: count("PIX_CONNECTIONS_PER_IP", 1, 1_000_000)?,
         head_deadline: source.millis("PIX_HEAD_DEADLINE_MS", 100, 60_000)?,
@@ -1023,6 +1031,7 @@ mod tests {
             ("PIX_RATE_STORE_TIMEOUT_MS", "0", "from 1 to 1000"),
             ("PIX_REQUESTS_AT_ONCE", "65537", "from 1 to 65536"),
             ("PIX_SIGN_INS_AT_ONCE", "0", "from 1 to 65536"),
+            ("PIX_PAY_STREAMS", "0", "from 1 to 65536"),
             ("PIX_CONNECTIONS", "15", "from 16 to 1000000"),
             ("PIX_CONNECTIONS_PER_IP", "0", "from 1 to 1000000"),
             ("PIX_HEAD_DEADLINE_MS", "99", "from 100 to 60000"),

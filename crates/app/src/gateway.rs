@@ -341,6 +341,7 @@ pub fn http_config(config: &Config, callback_secret: &str) -> anyhow::Result<Htt
         unread_deadline: overload.unread_deadline,
         requests_at_once: overload.requests_at_once,
         sign_ins_at_once: overload.sign_ins_at_once,
+        pay_streams: overload.pay_streams,
         connections: overload.connections,
         connections_per_client: overload.connections_per_ip,
         rate_key_per_minute: overload.rate_key_per_minute,

@@ -69,6 +69,6 @@ pub trait LookupStore: Send + Sync {
     async fn find_twins(&self, integrator_id: IntegratorId, key: Uuid) -> Result<Vec<Uuid>, StoreError>;
 
     /// The record with this id, whosever it is. For the provider's callbacks, which name our reference and nothing else,
-    /// and for operators. MUST never be reached with an id that an integrator sent.
+    /// for the link that a payer is sent, and for operators. MUST never be reached with an id that an integrator sent.
     async fn locate(&self, id: Uuid) -> Result<Option<ResourceRef>, StoreError>;
 }

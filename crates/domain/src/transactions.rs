@@ -187,7 +187,7 @@ impl TransactionService {
         }
     }
 
-    /// The record that a provider's callback names by our reference; `None` when there is none.
+    /// The record that a provider's callback, or the link of a payer, names by our reference; `None` when there is none.
     pub async fn locate(&self, reference: Uuid) -> Result<Option<ResourceRef>, ServiceError> {
         Ok(self.ports.stores.lookups.locate(reference).await?)
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use pix_domain::ip::IpRange;
 use secrecy::SecretString;
 use thiserror::Error;
+use tokio::sync::watch;
 
 use crate::tls::ServerCertificate;
 
@@ -62,6 +63,9 @@ pub const DEFAULT_CONNECTIONS: usize = 8192;
 
 /// Connections of one client at once.
 pub const DEFAULT_CONNECTIONS_PER_CLIENT: usize = 256;
+
+/// Payment pages that are told at once what becomes of their charge.
+pub const DEFAULT_PAY_STREAMS: usize = 1024;
 
 /// How long an answer may wait for its reader.
 pub const DEFAULT_UNREAD_DEADLINE: Duration = Duration::from_secs(10);
@@ -118,6 +122,9 @@ pub struct HttpConfig {
     pub requests_at_once: usize,
     /// The same of the token endpoint.
     pub sign_ins_at_once: usize,
+    /// Streams of events of payment pages at once: 1 to [`MAX_AT_ONCE`]. One more is answered 503, and its page asks from
+    /// time to time instead.
+    pub pay_streams: usize,
     /// Connections at once, at least 1. One more is closed as it is made.
     pub connections: usize,
     /// Connections of one address (of one /64 in IPv6) that is no trusted proxy. At least 1.
@@ -130,6 +137,8 @@ pub struct HttpConfig {
     pub tls: Option<Arc<ServerCertificate>>,
     /// Origins whose pages may call (`https://app.example.com`). None by default, which switches CORS off.
     pub cors_allow_origins: Vec<String>,
+    /// Ends what would outlast a graceful stop.
+    pub stopping: Stopping,
 }
 
 impl HttpConfig {
@@ -156,12 +165,14 @@ impl HttpConfig {
             rate_store: None,
             requests_at_once: DEFAULT_REQUESTS_AT_ONCE,
             sign_ins_at_once: DEFAULT_SIGN_INS_AT_ONCE,
+            pay_streams: DEFAULT_PAY_STREAMS,
             connections: DEFAULT_CONNECTIONS,
             connections_per_client: DEFAULT_CONNECTIONS_PER_CLIENT,
             unread_deadline: DEFAULT_UNREAD_DEADLINE,
             trusted_proxies: Vec::new(),
             tls: None,
             cors_allow_origins: Vec::new(),
+            stopping: Stopping::default(),
         }
     }
 
@@ -195,6 +206,7 @@ impl HttpConfig {
             (self.rate_buckets == 0, "rate_buckets", "must be at least 1"),
             (!at_once(self.requests_at_once), "requests_at_once", "must be from 1 to 65536"),
             (!at_once(self.sign_ins_at_once), "sign_ins_at_once", "must be from 1 to 65536"),
+            (!at_once(self.pay_streams), "pay_streams", "must be from 1 to 65536"),
             (self.connections == 0, "connections", "must be at least 1"),
             (self.connections_per_client == 0, "connections_per_client", "must be at least 1"),
             (self.unread_deadline.as_millis() == 0, "unread_deadline", "must be at least 1 ms"),
@@ -231,6 +243,23 @@ impl fmt::Debug for HttpConfig {
             .field("trusted_proxies", &self.trusted_proxies)
             .field("cors_allow_origins", &self.cors_allow_origins)
             .finish_non_exhaustive()
+    }
+}
+
+/// Tells answers that go on for minutes that the service is to stop; a graceful stop would wait for them.
+#[derive(Debug, Clone, Default)]
+pub struct Stopping(watch::Sender<bool>);
+
+impl Stopping {
+    /// From now on they end. To be called before the server is stopped.
+    pub fn begin(&self) {
+        self.0.send_replace(true);
+    }
+
+    /// Waits for that.
+    pub(crate) async fn begun(&self) {
+        // The sender is here, so this ends for no other reason.
+        let _ = self.0.subscribe().wait_for(|begun| *begun).await;
     }
 }
 
@@ -310,6 +339,7 @@ mod tests {
             (HttpConfig { realm: "a\"b".into(), ..config() }, "realm"),
             (HttpConfig { rate_key_per_minute: Some(599), ..config() }, "rate_key_per_minute"),
             (HttpConfig { requests_at_once: MAX_AT_ONCE + 1, ..config() }, "requests_at_once"),
+            (HttpConfig { pay_streams: 0, ..config() }, "pay_streams"),
             (HttpConfig { connections_per_client: 0, ..config() }, "connections_per_client"),
             (HttpConfig { unread_deadline: Duration::from_micros(999), ..config() }, "unread_deadline"),
         ] {

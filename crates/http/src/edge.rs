@@ -42,7 +42,8 @@ const CORS_ANSWER_HEADERS: &str =
     "X-Request-Id, Location, Link, Retry-After, Idempotency-Replayed, RateLimit, RateLimit-Policy";
 
 /// What every answer has: OWASP REST Security Cheat Sheet, "Security Headers". Answers are data for programs; a browser
-/// that shows one must not guess what it is, run it, frame it or keep it.
+/// that shows one must not guess what it is, run it, frame it or keep it. Pictures may be kept for a while, and the
+/// payment page has a policy of its own.
 const SECURITY_HEADERS: [(HeaderName, &str); 5] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::CACHE_CONTROL, "no-store"),
@@ -90,7 +91,7 @@ pub(crate) async fn edge(
     };
     let started = Instant::now();
     let request_id = request_id(request.headers(), &state);
-    let generation = Generation::of(request.path());
+    let generation = Generation::of(request.path(), request.headers());
     let method = request.method().clone();
     let origin = allowed_origin(request.headers(), &state.config.cors_allow_origins);
     let span = tracing::info_span!("request", request_id = %request_id, integrator = tracing::field::Empty);
@@ -115,7 +116,10 @@ pub(crate) async fn edge(
     let headers = answer.headers_mut();
     insert(headers, REQUEST_ID, &request_id);
     for (name, value) in SECURITY_HEADERS {
-        headers.insert(name, HeaderValue::from_static(value));
+        // What is meant for a browser says itself what that may do with it.
+        if !headers.contains_key(&name) {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
     }
     if state.config.public_url.starts_with("https://") {
         headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static(ONLY_TLS));
@@ -173,7 +177,7 @@ fn with_error_form(
     let mut answer = match failure {
         Some(failure) => {
             let (request, _) = answer.into_parts();
-            let language = Language::of(request.headers());
+            let language = Language::of(request.headers(), Language::English);
             ServiceResponse::new(request, failure.render(generation, language, request_id, &state.config))
         }
         None => answer,
@@ -195,7 +199,7 @@ fn allowed_origin(headers: &HeaderMap, allowed: &[String]) -> Option<HeaderValue
 
 fn allow_origin(headers: &mut HeaderMap, origin: HeaderValue, preflight: bool) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-    headers.insert(header::VARY, HeaderValue::from_static("Origin"));
+    headers.append(header::VARY, HeaderValue::from_static("Origin"));
     if preflight {
         headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(CORS_METHODS));
         headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(CORS_REQUEST_HEADERS));

@@ -7,7 +7,7 @@ use std::fmt;
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::{
-    ALLOW, CONTENT_LANGUAGE, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+    ALLOW, CONTENT_LANGUAGE, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
 };
 use actix_web::{HttpResponse, ResponseError};
 use pix_domain::charges::Failure;
@@ -19,6 +19,7 @@ use pix_domain::ids::ResourceRef;
 use crate::config::HttpConfig;
 use crate::json::{self, Object};
 use crate::language::Language;
+use crate::pay;
 
 /// When to come back after the provider could not be reached.
 const PROVIDER_RETRY_AFTER_SECONDS: u64 = 5;
@@ -69,12 +70,20 @@ pub(crate) enum Generation {
     V1,
     /// All else: the family's flat form.
     V2,
+    /// The payment page of a charge: HTML, for a person.
+    Page(Language),
 }
 
 impl Generation {
     /// The generation that `path` belongs to.
-    pub(crate) fn of(path: &str) -> Self {
-        if path == "/api" || path.starts_with("/api/") { Self::V1 } else { Self::V2 }
+    pub(crate) fn of(path: &str, headers: &HeaderMap) -> Self {
+        if path == "/api" || path.starts_with("/api/") {
+            Self::V1
+        } else if pay::is_page(path) {
+            Self::Page(Language::of(headers, Language::Portuguese))
+        } else {
+            Self::V2
+        }
     }
 }
 
@@ -303,7 +312,7 @@ impl ApiError {
     ) -> String {
         let status = u64::from(self.0.status.as_u16());
         match generation {
-            Generation::V2 => Object::new()
+            Generation::V2 | Generation::Page(_) => Object::new()
                 .number("statusCode", status)
                 .text("message", &language.say(&self.0.message))
                 .text("code", self.0.code)
@@ -344,14 +353,18 @@ impl ApiError {
         config: &HttpConfig,
     ) -> HttpResponse {
         let mut answer = HttpResponse::build(self.0.status);
-        answer.insert_header((CONTENT_LANGUAGE, language.tag()));
-        answer.insert_header((
-            CONTENT_TYPE,
-            match generation {
-                Generation::V1 => "application/problem+json",
-                Generation::V2 => "application/json",
-            },
-        ));
+        let body = match generation {
+            Generation::Page(language) => pay::refusal(&mut answer, self.0.status, language),
+            Generation::V1 | Generation::V2 => {
+                let kind = if generation == Generation::V1 {
+                    "application/problem+json"
+                } else {
+                    "application/json"
+                };
+                answer.insert_header((CONTENT_TYPE, kind)).insert_header((CONTENT_LANGUAGE, language.tag()));
+                self.body(generation, language, request_id, config)
+            }
+        };
         if let Some(seconds) = self.0.retry_after_seconds {
             answer.insert_header((RETRY_AFTER, seconds));
         }
@@ -378,7 +391,7 @@ impl ApiError {
         if self.0.closes {
             answer.force_close();
         }
-        answer.body(self.body(generation, language, request_id, config))
+        answer.body(body)
     }
 }
 

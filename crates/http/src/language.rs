@@ -1,5 +1,5 @@
-//! The language of error sentences: English, or Portuguese when `Accept-Language` (RFC 9110 §12.5.4) prefers it. Codes, field
-//! names and everything else stay as they are.
+//! Which language somebody reads (`Accept-Language`, RFC 9110 §12.5.4), and the sentences of errors in it. Errors are in English
+//! unless Portuguese is asked for; their codes, field names and everything else stay as they are.
 
 use std::borrow::Cow;
 
@@ -21,22 +21,26 @@ const MAX_RANGES: usize = 16;
 const FULL_QUALITY: u16 = 1_000;
 
 impl Language {
-    /// What the header fields ask for: Portuguese when it is preferred to English, and English in every other case.
-    pub(crate) fn of(headers: &HeaderMap) -> Self {
+    /// The one that the header fields ask for most; of equals the first; `default` when they ask for neither.
+    pub(crate) fn of(headers: &HeaderMap, default: Self) -> Self {
         let fields = headers.get_all(ACCEPT_LANGUAGE).filter_map(|value| value.to_str().ok());
-        let (mut portuguese, mut english) = (0, 0);
+        let mut best = (0, default);
         for range in fields.flat_map(|value| value.split(',')).take(MAX_RANGES) {
             let mut parts = range.split(';').map(str::trim);
-            let tag = parts.next().unwrap_or_default().to_ascii_lowercase();
+            let primary = parts.next().and_then(|tag| tag.split('-').next()).unwrap_or_default();
+            let language = match primary.to_ascii_lowercase().as_str() {
+                "en" => Self::English,
+                "pt" => Self::Portuguese,
+                "*" => default,
+                _ => continue,
+            };
             let weight = parts.find_map(|part| part.strip_prefix("q="));
             let quality = weight.map_or(FULL_QUALITY, |text| thousandths(text).unwrap_or(0));
-            match tag.split('-').next() {
-                Some("pt") => portuguese = portuguese.max(quality),
-                Some("en") => english = english.max(quality),
-                _ => {}
+            if quality > best.0 {
+                best = (quality, language);
             }
         }
-        if portuguese > english { Self::Portuguese } else { Self::English }
+        best.1
     }
 
     /// The language's tag (RFC 5646).
@@ -349,28 +353,50 @@ mod tests {
 
     use super::*;
 
-    fn asked(fields: &[&str]) -> Language {
+    fn asked(fields: &[&str], default: Language) -> Language {
         let mut headers = HeaderMap::new();
         for field in fields {
             headers.append(ACCEPT_LANGUAGE, HeaderValue::from_str(field).unwrap());
         }
-        Language::of(&headers)
+        Language::of(&headers, default)
     }
 
     #[test]
-    fn portuguese_is_what_is_preferred_to_english() {
-        for fields in [
-            &["pt"][..],
-            &["pt-BR,pt;q=0.9,en;q=0.8"],
-            &["en;q=0.1, PT-br ; q=0.2"],
-            &["fr", "pt-PT;q=0.001"],
-        ] {
-            assert_eq!(asked(fields), Language::Portuguese, "{fields:?}");
-        }
-        for fields in
-            [&[][..], &["*"], &["en, pt"], &["pt;q=0"], &["pt;q=x"], &["en-US,pt;q=0.9"], &["ptx"], &[""]]
-        {
-            assert_eq!(asked(fields), Language::English, "{fields:?}");
+    fn the_language_that_is_asked_for_most_counts_and_of_equals_the_first() {
+        for default in [Language::English, Language::Portuguese] {
+            for fields in [
+                &["pt"][..],
+                &["pt-BR,pt;q=0.9,en;q=0.8"],
+                &["en;q=0.1, PT-br ; q=0.2"],
+                &["fr", "pt-PT;q=0.001"],
+                &["en;q=x, pt;q=0.1"],
+                &["pt, en"],
+            ] {
+                assert_eq!(asked(fields, default), Language::Portuguese, "{fields:?}");
+            }
+            for fields in [
+                &["en"][..],
+                &["en-US,en;q=0.9"],
+                &["de, en;q=0.8, pt;q=0.7"],
+                &["EN-gb"],
+                &["pt;q=0.5, en; q=0.501"],
+                &["pt;q=0,en"],
+                &["en;q=0.5, pt;q=0.5, en"],
+            ] {
+                assert_eq!(asked(fields, default), Language::English, "{fields:?}");
+            }
+            for fields in [
+                &[][..],
+                &[""],
+                &["*"],
+                &["de"],
+                &["en;q=0"],
+                &["enx"],
+                &["pt;q=x"],
+                &["de, *;q=0.5, pt;q=0.5"],
+            ] {
+                assert_eq!(asked(fields, default), default, "{fields:?}");
+            }
         }
     }
 

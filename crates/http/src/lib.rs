@@ -14,7 +14,8 @@
 //! | `extract`, `body`, `fields`, `requests` | from bytes to a command |
 //! | `json`, `words`, `time`, `error` | from a record or an error to bytes |
 //! | `postbacks` | from an event to the body of its postback |
-//! | `token`, `v1`, `v2`, `callbacks`, `health` | the endpoints |
+//! | `qr` | from a text to a picture of it |
+//! | `token`, `v1`, `v2`, `callbacks`, `pay`, `health` | the endpoints |
 
 mod body;
 mod callbacks;
@@ -29,7 +30,9 @@ mod json;
 mod language;
 mod limits;
 mod overload;
+mod pay;
 mod postbacks;
+mod qr;
 mod requests;
 mod routes;
 mod server;
@@ -44,11 +47,11 @@ mod words;
 
 pub use config::{
     ConfigError, DEFAULT_BODY_DEADLINE, DEFAULT_BODY_LIMIT_BYTES, DEFAULT_CONNECTIONS,
-    DEFAULT_CONNECTIONS_PER_CLIENT, DEFAULT_HEAD_DEADLINE, DEFAULT_KEEP_ALIVE, DEFAULT_RATE_API_BURST,
-    DEFAULT_RATE_API_PER_MINUTE, DEFAULT_RATE_BUCKETS, DEFAULT_RATE_KEY_FACTOR, DEFAULT_RATE_STORE_TIMEOUT,
-    DEFAULT_RATE_TOKEN_PER_MINUTE, DEFAULT_REALM, DEFAULT_REQUESTS_AT_ONCE, DEFAULT_SHUTDOWN_GRACE,
-    DEFAULT_SIGN_INS_AT_ONCE, DEFAULT_UNREAD_DEADLINE, HttpConfig, MAX_AT_ONCE, MAX_BODY_LIMIT_BYTES,
-    MIN_CALLBACK_SECRET_CHARS, ProxyRange, RateStore,
+    DEFAULT_CONNECTIONS_PER_CLIENT, DEFAULT_HEAD_DEADLINE, DEFAULT_KEEP_ALIVE, DEFAULT_PAY_STREAMS,
+    DEFAULT_RATE_API_BURST, DEFAULT_RATE_API_PER_MINUTE, DEFAULT_RATE_BUCKETS, DEFAULT_RATE_KEY_FACTOR,
+    DEFAULT_RATE_STORE_TIMEOUT, DEFAULT_RATE_TOKEN_PER_MINUTE, DEFAULT_REALM, DEFAULT_REQUESTS_AT_ONCE,
+    DEFAULT_SHUTDOWN_GRACE, DEFAULT_SIGN_INS_AT_ONCE, DEFAULT_UNREAD_DEADLINE, HttpConfig, MAX_AT_ONCE,
+    MAX_BODY_LIMIT_BYTES, MIN_CALLBACK_SECRET_CHARS, ProxyRange, RateStore, Stopping,
 };
 pub use postbacks::Bodies;
 pub use routes::{ENDPOINTS, Endpoint};

@@ -1,7 +1,7 @@
 //! How many requests are worked on at once. One more is turned away at once, before it has any effect: whoever waits in a
 //! queue that only grows is answered too late anyway.
 //!
-//! Sign-ins, health checks and callbacks ([`crate::callbacks`]) have places of their own, so that none of them takes
+//! Sign-ins, health checks, the payment page and callbacks ([`crate::callbacks`]) have places of their own, so that none of them takes
 //! those of the others.
 
 use std::sync::Arc;
@@ -18,6 +18,9 @@ use crate::state::State;
 
 /// How many health checks are answered at once: each of some asks the store.
 const HEALTH_AT_ONCE: usize = 16;
+
+/// How many requests of the payment page are answered at once, past which the store would only be asked later.
+const PAGES_AT_ONCE: usize = 256;
 
 /// A place. It is free again when the last of those who hold it is done.
 pub(crate) type Place = Arc<OwnedSemaphorePermit>;
@@ -36,6 +39,7 @@ pub(crate) struct Places {
     requests: Arc<Semaphore>,
     sign_ins: Arc<Semaphore>,
     health: Arc<Semaphore>,
+    pages: Arc<Semaphore>,
 }
 
 impl Places {
@@ -46,6 +50,7 @@ impl Places {
             requests: places(config.requests_at_once),
             sign_ins: places(config.sign_ins_at_once),
             health: places(HEALTH_AT_ONCE),
+            pages: places(PAGES_AT_ONCE),
         }
     }
 }
@@ -69,6 +74,14 @@ pub(crate) async fn health(
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     within("health", |places| &places.health, request, next).await
+}
+
+/// The middleware of the payment page. A stream of events has no place once it has begun.
+pub(crate) async fn pay(
+    request: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    within("pay", |places| &places.pages, request, next).await
 }
 
 /// The middleware of v1 and v2.

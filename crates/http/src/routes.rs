@@ -44,7 +44,7 @@ macro_rules! endpoint {
 }
 
 /// All of them.
-pub static ENDPOINTS: [Endpoint; 29] = [
+pub static ENDPOINTS: [Endpoint; 31] = [
     endpoint!(POST "/v2/pix/qrcode", ChargesWrite, v2::qrcode::create),
     endpoint!(POST "/v2/pix/payment", WithdrawalsWrite, v2::payment::create),
     endpoint!(POST "/v2/pix/refund", RefundsWrite, v2::refund::create),
@@ -54,6 +54,8 @@ pub static ENDPOINTS: [Endpoint; 29] = [
     endpoint!(GET "/api/v1/charges", Read, v1::charges::list),
     endpoint!(GET "/api/v1/charges/{charge}", Read, v1::charges::show),
     endpoint!(DELETE "/api/v1/charges/{charge}", ChargesWrite, v1::charges::cancel),
+    endpoint!(GET "/api/v1/charges/{charge}/qrcode.svg", Read, v1::qrcode::svg),
+    endpoint!(GET "/api/v1/charges/{charge}/qrcode.png", Read, v1::qrcode::png),
     endpoint!(POST "/api/v1/charges/{charge}/refunds", RefundsWrite, v1::refunds::create),
     endpoint!(GET "/api/v1/charges/{charge}/refunds", Read, v1::refunds::list),
     endpoint!(GET "/api/v1/refunds/{refund}", Read, v1::refunds::show),

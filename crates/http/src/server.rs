@@ -17,7 +17,7 @@ use crate::connections::Connections;
 use crate::error::ApiError;
 use crate::extract::Answer;
 use crate::state::{Services, State};
-use crate::{callbacks, edge, health, limits, overload, routes, token};
+use crate::{callbacks, edge, health, limits, overload, pay, routes, token};
 
 /// How many seconds one more than a stop's grace are at the least.
 const MIN_SHUTDOWN_SECONDS: u64 = 1;
@@ -90,7 +90,7 @@ fn app(
     >,
 > {
     let (token_limit, api_limit) = (Governor::new(&state.limits.token), Governor::new(&state.limits.api));
-    let v1_limit = Governor::new(&state.limits.api);
+    let (v1_limit, pay_limit) = (Governor::new(&state.limits.api), Governor::new(&state.limits.api));
     App::new()
         .app_data(state)
         .service(
@@ -105,6 +105,7 @@ fn app(
         )
         .service(web::scope("/v2").service(endpoints("/v2")).wrap(api_limit))
         .service(web::scope("/api/v1").service(endpoints("/api/v1")).wrap(v1_limit))
+        .service(web::scope("/pay").service(pay::routes()).wrap(pay_limit))
         // Another method is answered like an unknown path: nobody is to learn where the secret goes.
         .service(
             web::resource("/callbacks/{secret}")
@@ -153,6 +154,6 @@ pub(crate) fn resource(path: &str, allow: &'static str) -> Resource {
     }))
 }
 
-async fn not_found() -> Answer {
+pub(crate) async fn not_found() -> Answer {
     Err(ApiError::not_found())
 }

@@ -22,6 +22,7 @@ use crate::config::{ConfigError, HttpConfig};
 use crate::error::ApiError;
 use crate::limits::{Limits, Shared};
 use crate::overload::{self, Places};
+use crate::pay::Pay;
 use crate::trials::Trials;
 
 /// The use cases behind the interface.
@@ -61,6 +62,7 @@ pub(crate) struct State {
     pub(crate) places: Places,
     pub(crate) callbacks: Door,
     pub(crate) trials: Trials,
+    pub(crate) pay: Pay,
 }
 
 impl State {
@@ -74,7 +76,8 @@ impl State {
         let places = Places::new(&config);
         let per_second = NonZeroU32::new(config.callbacks_per_second).unwrap_or(NonZeroU32::MIN);
         let callbacks = Door::new(per_second);
-        Ok(Self { config, services, limits, places, callbacks, trials: Trials::default() })
+        let pay = Pay::new(config.pay_streams);
+        Ok(Self { config, services, limits, places, callbacks, trials: Trials::default(), pay })
     }
 
     /// Runs `work` in a task of its own and waits for it. A connection that is reset drops the future of its request,

@@ -20,10 +20,15 @@ pub(crate) fn rfc3339(at: Timestamp) -> String {
 
 /// `2026-10-07 01:41:05`, in São Paulo.
 pub(crate) fn sao_paulo(at: Timestamp) -> String {
+    sao_paulo_as(at, "%Y-%m-%d %H:%M:%S")
+}
+
+/// The time in São Paulo, which is that of Brasília, in the form that chrono's `format` describes.
+pub(crate) fn sao_paulo_as(at: Timestamp, form: &str) -> String {
     let utc = utc(at);
     match FixedOffset::west_opt(SAO_PAULO_WEST_SECONDS) {
-        Some(offset) => utc.with_timezone(&offset).format("%Y-%m-%d %H:%M:%S").to_string(),
-        None => utc.format("%Y-%m-%d %H:%M:%S").to_string(),
+        Some(offset) => utc.with_timezone(&offset).format(form).to_string(),
+        None => utc.format(form).to_string(),
     }
 }
 

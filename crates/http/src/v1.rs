@@ -8,6 +8,7 @@ pub(crate) mod events;
 pub(crate) mod evidence;
 pub(crate) mod list;
 pub(crate) mod postbacks;
+pub(crate) mod qrcode;
 pub(crate) mod refunds;
 pub(crate) mod statement;
 pub(crate) mod withdrawals;

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use pix_domain::credentials::KeyChange;
 use pix_domain::postbacks::relay::Relay;
+use pix_http::Stopping;
 use pix_notifications::Deliverer;
 use pix_settlement::ClientTls;
 use pix_simulator::{Simulator, SimulatorConfig};
@@ -31,6 +32,7 @@ pub struct Running {
     /// The provider that was started in-process, if one was.
     pub simulator: Option<Simulator>,
     server: actix_web::dev::ServerHandle,
+    stopping: Stopping,
     task: JoinHandle<std::io::Result<()>>,
     worker: Worker,
     deliverer: Deliverer,
@@ -93,6 +95,7 @@ pub async fn start(config: &Config, arguments: &cli::Serve) -> anyhow::Result<Ru
     let mut http = gateway::http_config(config, &keys.callback_secret)?;
     http.tls = config.tls.as_ref().map(gateway::certificate).transpose()?;
     let renewing = gateway::renew_at_hangup(config.tls.clone().zip(http.tls.clone()))?;
+    let stopping = http.stopping.clone();
     let server = pix_http::serve(http, listener, services).await?;
     let handle = server.handle();
     Ok(Running {
@@ -100,6 +103,7 @@ pub async fn start(config: &Config, arguments: &cli::Serve) -> anyhow::Result<Ru
         store,
         simulator,
         server: handle,
+        stopping,
         task: tokio::spawn(server),
         worker: Worker::start(ports, config.worker),
         deliverer,
@@ -130,6 +134,7 @@ impl Running {
     /// Finishes what is running, and ends.
     pub async fn stop(self) {
         self.renewing.abort();
+        self.stopping.begin();
         self.server.stop(true).await;
         let _ = self.task.await;
         self.worker.stop().await;

@@ -15,7 +15,7 @@ use crate::error::ApiError;
 use crate::extract::{Answer, TenantCall, ok};
 use crate::fields::Mode;
 use crate::json::Object;
-use crate::{requests, time, words};
+use crate::{pay, requests, time, words};
 
 /// Makes a charge.
 pub(crate) async fn create(mut call: TenantCall) -> Answer {
@@ -118,7 +118,15 @@ pub(super) fn render(charge: &Charge, base: &str) -> Object {
         .raw("failure", &failure(failed))
         .text("created_at", &time::rfc3339(charge.created_at))
         .text("updated_at", &time::rfc3339(charge.updated_at))
-        .object("links", Object::new().text("self", &url(base, "charges", charge.id.0)))
+        .object("links", links(charge, base))
+}
+
+fn links(charge: &Charge, base: &str) -> Object {
+    let own = url(base, "charges", charge.id.0);
+    Object::new()
+        .text("self", &own)
+        .text("qrcode_svg", &format!("{own}/qrcode.svg"))
+        .text("pay", &pay::url(base, charge.id.0))
 }
 
 /// What is unusual about the payment, as a JSON array of words.

@@ -23,7 +23,11 @@ mod matrix;
 #[cfg(test)]
 mod overload;
 #[cfg(test)]
+mod pay;
+#[cfg(test)]
 mod postbacks;
+#[cfg(test)]
+mod qrcode;
 #[cfg(test)]
 mod shared_limits;
 #[cfg(test)]

@@ -1,20 +1,24 @@
 //! A gateway on a free port, and a client that speaks plain HTTP/1.1, so that tests see every byte.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use pix_conformance::{FakeProvider, Services, StoreSet, builders};
 use pix_domain::callbacks::CallbackService;
-use pix_domain::charges::Charge;
 use pix_domain::charges::service::ChargeService;
+use pix_domain::charges::store::ChargeStore;
+use pix_domain::charges::{Charge, Receipt};
 use pix_domain::credentials::service::Authenticator;
 use pix_domain::credentials::{
     AccessTokens, ApiKey, Claims, HashError, IntegratorStatus, KeyChange, PlainSecret, SecretHash,
     SecretHasher, TokenError,
 };
+use pix_domain::error::StoreError;
 use pix_domain::ids::{ChargeId, IntegratorId};
+use pix_domain::list::ListQuery;
 use pix_domain::postbacks::relay::{PostbackPorts, Prepared, Relay};
 use pix_domain::postbacks::secrets::{PostbackSecrets, SecretMaker};
 use pix_domain::postbacks::send::{Parcel, PostbackSecret, PostbackSender, PostbackUrls, Reply, UrlRefusal};
@@ -24,12 +28,12 @@ use pix_domain::provider::{
     SettlementProvider, Ticket,
 };
 use pix_domain::refunds::service::RefundService;
-use pix_domain::text::PostbackUrl;
+use pix_domain::text::{ExternalId, PostbackUrl};
 use pix_domain::time::Timestamp;
 use pix_domain::transactions::TransactionService;
 use pix_domain::wallet::statement::StatementService;
 use pix_domain::withdrawals::service::WithdrawalService;
-use pix_http::HttpConfig;
+use pix_http::{HttpConfig, Stopping};
 use pix_memory::MemoryStore;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -92,6 +96,44 @@ impl SettlementProvider for GatedProvider {
 
     fn not_found_is_proof_after(&self) -> Option<Duration> {
         self.fake.not_found_is_proof_after()
+    }
+}
+
+/// Counts how often one charge is read.
+struct CountedCharges {
+    inner: Arc<dyn ChargeStore>,
+    finds: Arc<AtomicUsize>,
+}
+
+#[async_trait]
+impl ChargeStore for CountedCharges {
+    async fn find(&self, integrator_id: IntegratorId, id: ChargeId) -> Result<Option<Charge>, StoreError> {
+        self.finds.fetch_add(1, Ordering::Relaxed);
+        self.inner.find(integrator_id, id).await
+    }
+
+    async fn find_by_external_id(
+        &self,
+        integrator_id: IntegratorId,
+        external_id: &ExternalId,
+    ) -> Result<Option<Charge>, StoreError> {
+        self.inner.find_by_external_id(integrator_id, external_id).await
+    }
+
+    async fn find_by_pix_id(
+        &self,
+        integrator_id: IntegratorId,
+        pix_id: &str,
+    ) -> Result<Option<Charge>, StoreError> {
+        self.inner.find_by_pix_id(integrator_id, pix_id).await
+    }
+
+    async fn list(&self, integrator_id: IntegratorId, query: &ListQuery) -> Result<Vec<Charge>, StoreError> {
+        self.inner.list(integrator_id, query).await
+    }
+
+    async fn receipts(&self, integrator_id: IntegratorId, id: ChargeId) -> Result<Vec<Receipt>, StoreError> {
+        self.inner.receipts(integrator_id, id).await
     }
 }
 
@@ -218,6 +260,9 @@ pub struct Gateway {
     pub provider: Arc<GatedProvider>,
     pub services: Services,
     pub receiver: Arc<FakeReceiver>,
+    /// How often one charge was read.
+    pub charges_read: Arc<AtomicUsize>,
+    stopping: Stopping,
     relay: Relay,
     handle: actix_web::dev::ServerHandle,
 }
@@ -240,6 +285,9 @@ impl Gateway {
         let mut services = Services::over(stores, 7);
         let provider = Arc::new(GatedProvider { fake: services.provider.clone(), gate });
         services.ports.provider = provider.clone();
+        let charges_read = Arc::new(AtomicUsize::new(0));
+        let (inner, finds) = (services.ports.stores.charges.clone(), charges_read.clone());
+        services.ports.stores.charges = Arc::new(CountedCharges { inner, finds });
         let mut config = HttpConfig::new(BASE, CALLBACK_SECRET);
         config.workers = Some(1);
         change(&mut config);
@@ -280,13 +328,14 @@ impl Gateway {
             ids: ports.ids.clone(),
             runtime: tokio::runtime::Handle::current(),
         };
+        let stopping = config.stopping.clone();
         let listener = pix_http::listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let address = listener.local_addr().unwrap();
         let server = pix_http::serve(config, listener, behind).await.unwrap();
         let handle = server.handle();
         tokio::spawn(server);
         let relay = Relay::new(postbacks);
-        Self { address, provider, services, receiver, relay, handle }
+        Self { address, provider, services, receiver, charges_read, stopping, relay, handle }
     }
 
     /// A new integrator with that much money, and a token.
@@ -393,6 +442,7 @@ impl Gateway {
     }
 
     pub async fn stop(self) {
+        self.stopping.begin();
         self.handle.stop(true).await;
     }
 }
@@ -448,20 +498,24 @@ impl<'a> Request<'a> {
 pub struct Answer {
     pub status: u16,
     pub headers: Vec<(String, String)>,
+    /// The body as text, whatever it is.
     pub body: String,
+    /// Its very bytes.
+    pub bytes: Vec<u8>,
 }
 
 impl Answer {
     pub fn parse(bytes: &[u8]) -> Self {
-        let text = String::from_utf8(bytes.to_vec()).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
+        let end = end.unwrap_or_else(|| panic!("no answer: {:?}", String::from_utf8_lossy(bytes)));
+        let (head, body) = (std::str::from_utf8(&bytes[..end]).unwrap(), &bytes[end + 4..]);
         let mut lines = head.lines();
         let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
         let headers = lines
             .map(|line| line.split_once(": ").unwrap())
             .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
             .collect();
-        Self { status, headers, body: body.to_owned() }
+        Self { status, headers, body: String::from_utf8_lossy(body).into_owned(), bytes: body.to_vec() }
     }
 
     pub fn header(&self, name: &str) -> Option<&str> {

@@ -32,7 +32,11 @@ async fn a_charge_is_created_shown_and_replayed() {
         "payerQuestion": "Tudo certo?", "metadata": {}, "split": null, "qrcode": format!("fake-qr-code-of-{simple}"),
         "pix_id": format!("fake-{simple}"), "end_to_end_id": null, "postbackUrl": "https://loja.example/pix?token=1",
         "expires_at": "2026-01-15T12:50:00.000000Z", "paid_at": null, "paid_late": false, "flags": [], "failure": null,
-        "created_at": NOON, "updated_at": NOON, "links": {"self": format!("{BASE}{CHARGES}/{uuid}")}
+        "created_at": NOON, "updated_at": NOON,
+        "links": {
+            "self": format!("{BASE}{CHARGES}/{uuid}"), "qrcode_svg": format!("{BASE}{CHARGES}/{uuid}/qrcode.svg"),
+            "pay": format!("{BASE}/pay/{uuid}")
+        }
     });
     assert_eq!(answer.json(), told);
     assert_eq!(answer.header("location"), Some(format!("{BASE}{CHARGES}/{uuid}").as_str()));
