@@ -114,7 +114,10 @@ pub(crate) async fn edge(
     let headers = answer.headers_mut();
     insert(headers, REQUEST_ID, &request_id);
     for (name, value) in SECURITY_HEADERS {
-        headers.insert(name, HeaderValue::from_static(value));
+        // A page says itself what it may load, and for how long it may be kept.
+        if !headers.contains_key(&name) {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
     }
     if state.config.public_url.starts_with("https://") {
         headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static(ONLY_TLS));

@@ -14,12 +14,14 @@
 //! | `extract`, `body`, `fields`, `requests` | from bytes to a command |
 //! | `json`, `words`, `time`, `error` | from a record or an error to bytes |
 //! | `postbacks` | from an event to the body of its postback |
-//! | `token`, `v1`, `v2`, `callbacks`, `health` | the endpoints |
+//! | `openapi` | the description of the whole interface, and the page that shows it |
+//! | `token`, `v1`, `v2`, `callbacks`, `health`, `description` | the endpoints |
 
 mod body;
 mod callbacks;
 mod config;
 mod connections;
+mod description;
 mod edge;
 mod error;
 mod extract;
@@ -27,6 +29,7 @@ mod fields;
 mod health;
 mod json;
 mod limits;
+mod openapi;
 mod overload;
 mod postbacks;
 mod requests;
@@ -49,6 +52,7 @@ pub use config::{
     DEFAULT_SIGN_INS_AT_ONCE, DEFAULT_UNREAD_DEADLINE, HttpConfig, MAX_AT_ONCE, MAX_BODY_LIMIT_BYTES,
     MIN_CALLBACK_SECRET_CHARS, ProxyRange, RateStore,
 };
+pub use openapi::document as openapi_document;
 pub use postbacks::Bodies;
 pub use routes::{ENDPOINTS, Endpoint};
 pub use server::{listen, serve};
