@@ -26,8 +26,9 @@ webhook-libraries: ## Install the published libraries that the tests verify post
 api-tools: ## Install what the tests hold the document of the interface against
 	@tests/api/install.sh
 
-openapi: tools ## Write docs/openapi.json, the OpenAPI document, from the code
+openapi: tools ## Write docs/openapi.json, the OpenAPI document, and docs/postman.json from the code
 	$(CARGO) run --quiet --package pix-gateway -- openapi > docs/openapi.json
+	$(CARGO) run --quiet --package pix-gateway -- openapi --postman > docs/postman.json
 
 run: tools ## Build and start the gateway on 127.0.0.1:8080, with a simulated provider and a demo key
 	$(CARGO) run --package pix-gateway -- serve --demo

@@ -51,9 +51,9 @@ schemathesis.openapi.format(
 
 
 @schemathesis.hook
-def filter_query(context, query):
+def filter_case(context, case):
     """A parameter that is empty is left out, whatever its type: that is no mistake which could be refused."""
-    return not any(value == "" for value in (query or {}).values())
+    return not any(value == "" for value in (case.query or {}).values())
 
 
 @schemathesis.hook

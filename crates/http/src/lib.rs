@@ -52,7 +52,7 @@ pub use config::{
     DEFAULT_SIGN_INS_AT_ONCE, DEFAULT_UNREAD_DEADLINE, HttpConfig, MAX_AT_ONCE, MAX_BODY_LIMIT_BYTES,
     MIN_CALLBACK_SECRET_CHARS, ProxyRange, RateStore,
 };
-pub use openapi::document as openapi_document;
+pub use openapi::{document as openapi_document, postman_collection};
 pub use postbacks::Bodies;
 pub use routes::{ENDPOINTS, Endpoint};
 pub use server::{listen, serve};

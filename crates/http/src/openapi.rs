@@ -8,13 +8,18 @@ mod answers;
 mod operations;
 pub(crate) mod page;
 mod parameters;
+mod postman;
 mod schemas;
+
+pub use self::postman::collection as postman_collection;
 
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use pix_domain::credentials::Scope;
-use utoipa::openapi::path::{HttpMethod, OperationBuilder, PathItem, PathItemBuilder, Paths, PathsBuilder};
+use utoipa::openapi::path::{
+    HttpMethod, Operation as PathOperation, OperationBuilder, PathItem, PathItemBuilder, Paths, PathsBuilder,
+};
 use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::response::{ResponseBuilder, ResponsesBuilder};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
@@ -48,6 +53,21 @@ static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
 /// prints.
 pub fn document() -> &'static str {
     &DOCUMENT
+}
+
+/// The operations with a tag, and what is sent to receivers.
+fn tagged<'a>(model: &'a OpenApi, tag: &str) -> Vec<(&'static str, &'a str, &'a PathOperation)> {
+    let methods = |item: &'a PathItem| {
+        [("GET", item.get.as_ref()), ("POST", item.post.as_ref()), ("DELETE", item.delete.as_ref())]
+    };
+    let served = model.paths.paths.iter().flat_map(move |(path, item)| {
+        methods(item).map(|(method, operation)| (method, path.as_str(), operation))
+    });
+    let sent = model.webhooks.iter().flat_map(|webhooks| &webhooks.paths);
+    let sent = sent.map(|(name, item)| ("sent to you", name.as_str(), item.post.as_ref()));
+    let has_it = |operation: &PathOperation| operation.tags.iter().flatten().any(|own| own == tag);
+    let all = served.chain(sent).filter_map(|(method, path, operation)| Some((method, path, operation?)));
+    all.filter(|(_, _, operation)| has_it(operation)).collect()
 }
 
 /// Whole seconds.
@@ -144,7 +164,11 @@ fn components(kit: Kit) -> Components {
 fn add(paths: &mut Paths, kit: &mut Kit, operation: &Operation, scope: Option<Scope>) {
     let told = (operation.told)(kit);
     let generation = Generation::of(operation.path);
-    let method = if operation.method == "POST" { HttpMethod::Post } else { HttpMethod::Get };
+    let method = match operation.method {
+        "POST" => HttpMethod::Post,
+        "DELETE" => HttpMethod::Delete,
+        _ => HttpMethod::Get,
+    };
     let refusals = refusals(&told, operation.method, scope);
     let limited = scope.is_some() || operation.path == "/v2/oauth/token";
     let mut responses = ResponsesBuilder::new();

@@ -4,8 +4,9 @@ use std::io::Write;
 use std::process::ExitCode;
 
 /// Runs the subcommand.
-pub fn run() -> anyhow::Result<ExitCode> {
+pub fn run(postman: bool) -> anyhow::Result<ExitCode> {
+    let document = if postman { pix_http::postman_collection() } else { pix_http::openapi_document() };
     // As it is, so that a file with it is the very document.
-    std::io::stdout().write_all(pix_http::openapi_document().as_bytes())?;
+    std::io::stdout().write_all(document.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -11,10 +11,10 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use utoipa::openapi::path::{Operation, PathItem};
+use utoipa::openapi::path::Operation;
 use utoipa::openapi::{OpenApi, RefOr};
 
-use super::MODEL;
+use super::{MODEL, tagged};
 
 const STYLE: &str = include_str!("page/style.css");
 
@@ -40,7 +40,10 @@ fn escaped(text: &str) -> String {
 
 /// What descriptions are written in: paragraphs, with `code` and **strong** words.
 fn prose(text: &str) -> String {
-    let paragraphs = text.split("\n\n").map(|paragraph| format!("<p>{}</p>", line(paragraph)));
+    let paragraphs = text
+        .split("\n\n")
+        .filter(|paragraph| !paragraph.is_empty())
+        .map(|paragraph| format!("<p>{}</p>", line(paragraph)));
     paragraphs.collect()
 }
 
@@ -61,11 +64,12 @@ fn line(text: &str) -> String {
 }
 
 /// The form of a value that JSON gives it.
-fn value_of(anything: &impl Serialize) -> Value {
+pub(super) fn value_of(anything: &impl Serialize) -> Value {
     serde_json::to_value(anything).unwrap_or_default()
 }
 
-fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+/// The text at `pointer`, or none.
+pub(super) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
@@ -92,7 +96,7 @@ fn write(model: &OpenApi) -> String {
         let description = tag.description.as_deref().unwrap_or_default();
         let _ =
             writeln!(html, "<section id=\"tag-{0}\"><h2>{0}</h2>{1}", escaped(&tag.name), prose(description));
-        for (method, path, operation) in operations(model, &tag.name) {
+        for (method, path, operation) in tagged(model, &tag.name) {
             write_operation(&mut html, model, method, path, operation);
         }
         html.push_str("</section>\n");
@@ -105,26 +109,11 @@ fn write(model: &OpenApi) -> String {
     html
 }
 
-/// The operations with a tag, and what is sent to receivers.
-fn operations<'a>(model: &'a OpenApi, tag: &str) -> Vec<(&'static str, &'a str, &'a Operation)> {
-    let methods = |item: &'a PathItem| {
-        [("GET", item.get.as_ref()), ("POST", item.post.as_ref()), ("DELETE", item.delete.as_ref())]
-    };
-    let served = model.paths.paths.iter().flat_map(move |(path, item)| {
-        methods(item).map(|(method, operation)| (method, path.as_str(), operation))
-    });
-    let sent = model.webhooks.iter().flat_map(|webhooks| &webhooks.paths);
-    let sent = sent.map(|(name, item)| ("sent to you", name.as_str(), item.post.as_ref()));
-    let tagged = |operation: &Operation| operation.tags.iter().flatten().any(|own| own == tag);
-    let all = served.chain(sent).filter_map(|(method, path, operation)| Some((method, path, operation?)));
-    all.filter(|(_, _, operation)| tagged(operation)).collect()
-}
-
 fn contents(html: &mut String, model: &OpenApi) {
     html.push_str("<nav aria-label=\"Contents\">\n");
     for tag in model.tags.iter().flatten() {
         let _ = writeln!(html, "<h2><a href=\"#tag-{0}\">{0}</a></h2><ul>", escaped(&tag.name));
-        for (method, path, operation) in operations(model, &tag.name) {
+        for (method, path, operation) in tagged(model, &tag.name) {
             let id = operation.operation_id.as_deref().unwrap_or_default();
             let _ = writeln!(
                 html,

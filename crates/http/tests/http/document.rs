@@ -122,7 +122,9 @@ fn an_answer_that_is_not_as_told_is_found() {
     let balance = || json!({"available": 1.5, "held": 0, "owed": 0, "currency": "BRL"});
     let schema = json!({"$ref": "#/components/schemas/Balance"});
     assert_eq!(wrong(&schema, &balance()), Vec::<String>::new());
-    for (name, value) in [("more", json!(1)), ("held", json!("0")), ("owed", json!(-1)), ("currency", json!("USD"))] {
+    for (name, value) in
+        [("more", json!(1)), ("held", json!("0")), ("owed", json!(-1)), ("currency", json!("USD"))]
+    {
         let mut other = balance();
         other[name] = value;
         assert!(!wrong(&schema, &other).is_empty(), "{other}");
@@ -191,13 +193,14 @@ fn every_name_of_an_operation_is_there_once_and_everything_has_words() {
 }
 
 #[test]
-fn the_copy_beside_the_documents_is_the_document() {
-    let copy = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
-    let copy = std::fs::read_to_string(copy).unwrap_or_default();
-    assert!(
-        copy == pix_http::openapi_document(),
-        "docs/openapi.json is out of date; refresh it: make openapi"
-    );
+fn the_copies_beside_the_documents_are_as_the_code_says() {
+    let copies =
+        [("openapi.json", pix_http::openapi_document()), ("postman.json", pix_http::postman_collection())];
+    for (name, said) in copies {
+        let copy = format!("{}/../../docs/{name}", env!("CARGO_MANIFEST_DIR"));
+        let copy = std::fs::read_to_string(copy).unwrap_or_default();
+        assert!(copy == said, "docs/{name} is out of date; refresh it: make openapi");
+    }
 }
 
 #[tokio::test]

@@ -61,7 +61,7 @@ pub(super) fn facts(schema: &Value) -> String {
     if let Some(example) = schema.pointer("/examples/0") {
         facts.push(format!("such as {}", code(example)));
     }
-    if facts.is_empty() { String::new() } else { format!("<small>{}</small>", facts.join("; ")) }
+    if facts.is_empty() { String::new() } else { format!(" <small>{}</small>", facts.join("; ")) }
 }
 
 /// A schema of its own.

@@ -120,6 +120,10 @@ scalars! {
         .pattern(Some("^([0-9A-Fa-f]{32}|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$"))
         .examples(["019c0000-0000-7000-8000-000000000001"])
         .build();
+    TwinId = text("The uuid of the record, with or without hyphens; an empty one is none.")
+        .pattern(Some(r"^\s*([0-9A-Fa-f]{32}|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})?\s*$"))
+        .examples(["019c0000-0000-7000-8000-000000000001"])
+        .build();
     ExternalId = text(
         "Your own name for a record: visible characters, blanks only between them, upper and lower case told apart. Unique \
          for you and the kind of record, for ever; so it makes a request that is sent again harmless.",
@@ -149,8 +153,6 @@ scalars! {
          without punctuation.",
     )
     .format(format("cpf-or-cnpj"))
-    .min_length(Some(11))
-    .pattern(Some(r"^[ ./-]*([0-9A-Za-z][ ./-]*){11}([0-9A-Za-z][ ./-]*){0,3}$"))
     .examples(["529.982.247-25"])
     .build();
     Email = text("An e-mail address; an empty one is none.")

@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 use super::scalars::{
     Amount, AnyUuid, ChargeFlag, ChargeStatus, Currency, Description, Email, Expiration, ExternalId, Id,
     Money, NoSplit, Nothing, Outcome, PayerQuestion, PersonName, PixKey, PixKeyType, PixKeyTypeIn,
-    PostbackUrl, RefundStatus, ResourceType, TaxId, Time, WithdrawalStatus,
+    PostbackUrl, RefundStatus, ResourceType, TaxId, Time, TwinId, WithdrawalStatus,
 };
 use serde_json::Value;
 
@@ -136,7 +136,7 @@ pub(in crate::openapi) struct NewWithdrawal {
     /// Where its events go.
     postbackUrl: Option<PostbackUrl>,
     /// The uuid of a withdrawal that this one is just like on purpose.
-    allow_duplicate_of: Option<AnyUuid>,
+    allow_duplicate_of: Option<TwinId>,
 }
 
 /// Who gets the money.
@@ -216,7 +216,7 @@ pub(in crate::openapi) struct NewRefund {
     external_id: Option<ExternalId>,
     description: Option<Description>,
     /// The uuid of a refund that this one is just like on purpose.
-    allow_duplicate_of: Option<AnyUuid>,
+    allow_duplicate_of: Option<TwinId>,
 }
 
 /// A refund: money of a paid charge, sent back to who paid it.
