@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: browser pay-images help run demo test soak lint fmt build tools bench bench-quick flood bench-cala postgres crash-matrix postback-storm planted-bugs webhook-libraries
+.PHONY: help run demo test soak lint fmt build tools bench bench-quick flood bench-cala postgres crash-matrix postback-storm planted-bugs webhook-libraries api-tools openapi fuzz-api browser pay-images
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -28,6 +28,13 @@ browser:
 webhook-libraries: ## Install the published libraries that the tests verify postbacks with
 	@tests/webhooks/install.sh
 
+api-tools: ## Install what the tests hold the document of the interface against
+	@tests/api/install.sh
+
+openapi: tools ## Write docs/openapi.json, the OpenAPI document, and docs/postman.json from the code
+	$(CARGO) run --quiet --package pix-gateway -- openapi > docs/openapi.json
+	$(CARGO) run --quiet --package pix-gateway -- openapi --postman > docs/postman.json
+
 run: tools ## Build and start the gateway on 127.0.0.1:8080, with a simulated provider and a demo key
 	$(CARGO) run --package pix-gateway -- serve --demo
 
@@ -37,8 +44,13 @@ demo: tools ## Walk through the main job on a fresh store, and check every step
 build: tools ## Build the optimised program: target/release/pix-gateway
 	$(CARGO) build --release --package pix-gateway
 
-test: tools postgres browser webhook-libraries ## Run every test: unit, conformance, documents, and the running program
+test: tools postgres browser webhook-libraries api-tools ## Run every test: unit, conformance, documents, and the running program
 	$(CARGO) test --workspace --all-features
+
+SECONDS ?= 120
+
+fuzz-api: tools api-tools ## Look for SECONDS for a request whose answer the OpenAPI document doesn't tell of
+	PIX_FUZZ_API_SECONDS=$(SECONDS) $(CARGO) test --package pix-tests --test api_document -- --nocapture every_answer
 
 SEEDS ?= 1000000
 PROFILE ?= release

@@ -72,6 +72,12 @@ pub enum Command {
     AuditLog(AuditLog),
     /// Prove that the books are right; exits with 1 when they aren't.
     Audit(Audit),
+    /// Print the OpenAPI 3.1 document of the HTTP interface.
+    Openapi {
+        /// Print its requests as a collection for Postman instead.
+        #[arg(long)]
+        postman: bool,
+    },
     /// Run the simulated provider alone.
     Simulator(Simulator),
     /// Walk through the main job on a fresh store; exits with 1 when anything is off.

@@ -7,6 +7,7 @@ pub mod fees;
 pub mod integrator;
 pub mod key;
 pub mod migrate;
+pub mod openapi;
 pub mod postback;
 pub mod resolve;
 pub mod secret;

@@ -37,6 +37,10 @@ async fn main() -> ExitCode {
 }
 
 async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    // Before any setting is read: it is about the program alone.
+    if let Command::Openapi { postman } = cli.command {
+        return commands::openapi::run(postman);
+    }
     let source = Source::read(cli.config.as_deref(), std::env::vars())?;
     let mut config = Config::load(&source)?;
     config.operator = cli.operator.or(config.operator);
@@ -54,6 +58,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Resolve(arguments) => commands::resolve::run(&config, arguments).await,
         Command::AuditLog(command) => commands::audit_log::run(&config, command).await,
         Command::Audit(arguments) => commands::audit::run(&config, arguments).await,
+        Command::Openapi { postman } => commands::openapi::run(postman),
         Command::Simulator(arguments) => commands::simulator::run(&config, arguments).await,
         Command::Demo => commands::demo::run(config).await,
     }

@@ -63,6 +63,16 @@ pub(crate) const TITLES: [(&str, &str); 29] = [
     ("internal", "Internal error"),
 ];
 
+/// The title of a code.
+pub(crate) fn title(code: &str) -> &'static str {
+    TITLES.iter().find(|(known, _)| *known == code).map_or("Error", |(_, title)| title)
+}
+
+/// The end of a problem's type.
+pub(crate) fn slug(code: &str) -> String {
+    if code == "validation_failed" { "validation".to_owned() } else { code.replace('_', "-") }
+}
+
 /// Which form an answer has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Generation {
@@ -291,16 +301,8 @@ impl ApiError {
         self.0.retry_after_seconds
     }
 
-    fn title(&self) -> &'static str {
-        TITLES.iter().find(|(code, _)| *code == self.0.code).map_or("Error", |(_, title)| title)
-    }
-
     fn type_uri(&self, config: &HttpConfig) -> String {
-        let slug = match self.0.code {
-            "validation_failed" => "validation".to_owned(),
-            code => code.replace('_', "-"),
-        };
-        format!("{}/{slug}", config.problem_base)
+        format!("{}/{}", config.problem_base, slug(self.0.code))
     }
 
     fn body(
@@ -322,7 +324,7 @@ impl ApiError {
             Generation::V1 => {
                 let problem = Object::new()
                     .text("type", &self.type_uri(config))
-                    .text("title", &language.say(self.title()))
+                    .text("title", &language.say(title(self.0.code)))
                     .number("status", status)
                     .text("detail", &language.say(&self.0.message))
                     .text("code", self.0.code)

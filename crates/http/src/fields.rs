@@ -243,6 +243,11 @@ impl<'a> Form<'a> {
         if text == "null" || digits.is_empty() {
             return None;
         }
+        // JSON Schema goes by the value: 60.0 is a whole number.
+        let digits = match digits.split_once('.') {
+            Some((whole, zeros)) if !zeros.is_empty() && zeros.bytes().all(|byte| byte == b'0') => whole,
+            _ => digits,
+        };
         let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
         let number = digits.parse::<u64>().ok().filter(|number| plain && bounds.contains(number));
         if number.is_none() {
@@ -417,7 +422,10 @@ mod tests {
         assert_eq!(number("\"100\"", Mode::Strict), (None, 1));
         assert_eq!(number("\"\"", Mode::Liberal), (None, 0));
         assert_eq!(number("null", Mode::Strict), (None, 0));
-        for json in ["59", "101", "60.0", "6e1", "-60", "\"+60\"", "[]", "99999999999999999999999"] {
+        assert_eq!(number("60.00", Mode::Strict), (Some(60), 0));
+        for json in
+            ["59", "101", "60.5", "\"60.\"", "59.0", "6e1", "-60", "\"+60\"", "[]", "99999999999999999999999"]
+        {
             assert_eq!(number(json, Mode::Liberal), (None, 1), "{json}");
         }
     }

@@ -15,12 +15,14 @@
 //! | `json`, `words`, `time`, `error` | from a record or an error to bytes |
 //! | `postbacks` | from an event to the body of its postback |
 //! | `qr` | from a text to a picture of it |
-//! | `token`, `v1`, `v2`, `callbacks`, `pay`, `health` | the endpoints |
+//! | `openapi` | the description of the whole interface, and the page that shows it |
+//! | `token`, `v1`, `v2`, `callbacks`, `pay`, `health`, `description` | the endpoints |
 
 mod body;
 mod callbacks;
 mod config;
 mod connections;
+mod description;
 mod edge;
 mod error;
 mod extract;
@@ -29,6 +31,7 @@ mod health;
 mod json;
 mod language;
 mod limits;
+mod openapi;
 mod overload;
 mod pay;
 mod postbacks;
@@ -53,6 +56,7 @@ pub use config::{
     DEFAULT_SHUTDOWN_GRACE, DEFAULT_SIGN_INS_AT_ONCE, DEFAULT_UNREAD_DEADLINE, HttpConfig, MAX_AT_ONCE,
     MAX_BODY_LIMIT_BYTES, MIN_CALLBACK_SECRET_CHARS, ProxyRange, RateStore, Stopping,
 };
+pub use openapi::{document as openapi_document, postman_collection};
 pub use postbacks::Bodies;
 pub use routes::{ENDPOINTS, Endpoint};
 pub use server::{listen, serve};

@@ -55,6 +55,10 @@ pub(crate) fn withdrawal(state: &OutgoingState) -> Standing<'_> {
     Standing { status, substatus: Some(substatus), outcome: outgoing_outcome(state) }
 }
 
+/// The public statuses of withdrawals.
+pub(crate) const WITHDRAWAL_STATUSES: [&str; 6] =
+    ["pending", "processing", "completed", "failed", "canceled", "returned"];
+
 /// The states of a public status of withdrawals.
 pub(crate) fn withdrawal_states(status: &str) -> Option<&'static [&'static str]> {
     Some(match status {
@@ -134,9 +138,11 @@ mod tests {
 
     #[test]
     fn every_state_is_listed_under_exactly_one_public_status() {
-        let statuses = ["pending", "processing", "completed", "failed", "canceled", "returned"];
-        let mut listed: Vec<_> =
-            statuses.iter().flat_map(|status| withdrawal_states(status).unwrap()).copied().collect();
+        let mut listed: Vec<_> = WITHDRAWAL_STATUSES
+            .iter()
+            .flat_map(|status| withdrawal_states(status).unwrap())
+            .copied()
+            .collect();
         let mut states = OutgoingState::NAMES.to_vec();
         listed.sort_unstable();
         states.sort_unstable();

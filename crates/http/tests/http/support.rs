@@ -41,6 +41,8 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
+use crate::document;
+
 pub const CALLBACK_SECRET: &str = "an-unguessable-segment";
 pub const BASE: &str = "https://pix.example";
 
@@ -408,7 +410,9 @@ impl Gateway {
         stream.write_all(&request.bytes()).await.unwrap();
         let mut bytes = Vec::new();
         tokio::time::timeout(PATIENCE, stream.read_to_end(&mut bytes)).await.unwrap().unwrap();
-        Answer::parse(&bytes)
+        let answer = Answer::parse(&bytes);
+        document::holds(request.method, request.path, &answer);
+        answer
     }
 
     pub async fn post(&self, tenant: &Tenant, path: &str, body: &Value) -> Answer {

@@ -1,0 +1,319 @@
+//! Charges, withdrawals, refunds and the balance of v1.
+
+use utoipa::ToSchema;
+
+use super::scalars::{
+    Amount, AnyUuid, ChargeFlag, ChargeStatus, Currency, Description, Email, Expiration, ExternalId, Id,
+    Money, NoSplit, Nothing, Outcome, PayerQuestion, PersonName, PixKey, PixKeyType, PixKeyTypeIn,
+    PostbackUrl, RefundStatus, ResourceType, TaxId, Time, TwinId, WithdrawalStatus,
+};
+use serde_json::Value;
+
+/// A charge to be made. Unknown fields are ignored.
+#[derive(ToSchema)]
+#[expect(non_snake_case, reason = "as on the wire")]
+pub(in crate::openapi) struct NewCharge {
+    amount: Amount,
+    payer: NewPayer,
+    /// Made when absent: `chg-` and 26 characters. Send one: it makes a repeated request harmless.
+    external_id: Option<ExternalId>,
+    /// What the payer is shown.
+    payerQuestion: Option<PayerQuestion>,
+    /// Where its events go.
+    postbackUrl: Option<PostbackUrl>,
+    expiration: Option<Expiration>,
+    #[schema(required = false)]
+    split: NoSplit,
+}
+
+/// Who is to pay.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct NewPayer {
+    name: PersonName,
+    document: TaxId,
+    email: Option<Email>,
+}
+
+/// A charge: money to come in by a dynamic QR code.
+#[derive(ToSchema)]
+#[expect(non_snake_case, reason = "as on the wire")]
+pub(in crate::openapi) struct Charge {
+    uuid: Id,
+    external_id: ExternalId,
+    status: ChargeStatus,
+    /// Of a `failed` charge: the code of its failure.
+    #[schema(required = true)]
+    substatus: Option<String>,
+    outcome: Outcome,
+    /// What was asked for.
+    amount: Money,
+    /// The sum of what was paid, which may differ.
+    amount_paid: Money,
+    /// The sum of the refunds that have gone out.
+    refunded_amount: Money,
+    /// What the provider has sent back that nobody here asked it to.
+    taken_back_amount: Money,
+    /// What the gateway kept of it; `null` until it is paid.
+    #[schema(required = true)]
+    fee: Option<Money>,
+    /// What was credited to the wallet; `null` until it is paid.
+    #[schema(required = true)]
+    net_amount: Option<Money>,
+    currency: Currency,
+    payer: Payer,
+    #[schema(required = true)]
+    payerQuestion: Option<String>,
+    /// Always `null` in this version.
+    split: Nothing,
+    /// The text of the QR code (BR Code), to be shown to the payer and to be copied; `null` while there is none.
+    #[schema(required = true)]
+    qrcode: Option<String>,
+    /// The provider's id; `null` while it is not known.
+    #[schema(required = true)]
+    pix_id: Option<String>,
+    /// The end-to-end id of the first payment.
+    #[schema(required = true)]
+    end_to_end_id: Option<String>,
+    #[schema(required = true)]
+    postbackUrl: Option<String>,
+    /// Until when it can be paid.
+    expires_at: Time,
+    /// When the first payment was made.
+    #[schema(required = true)]
+    paid_at: Option<Time>,
+    /// It was paid after it had expired or been canceled; the money was credited all the same.
+    paid_late: bool,
+    flags: Vec<ChargeFlag>,
+    #[schema(required = true)]
+    failure: Option<Failure>,
+    created_at: Time,
+    updated_at: Time,
+    links: SelfLink,
+}
+
+/// Who was asked to pay.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct Payer {
+    #[schema(required = true)]
+    name: Option<String>,
+    /// CPF or CNPJ without punctuation.
+    #[schema(required = true)]
+    document: Option<String>,
+    #[schema(required = true)]
+    email: Option<String>,
+}
+
+/// Why it failed.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct Failure {
+    /// For programs.
+    #[schema(example = "invalid_key")]
+    code: String,
+    /// For people.
+    #[schema(example = "key not found")]
+    message: String,
+}
+
+/// Where it is.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct SelfLink {
+    /// Its URL.
+    #[schema(format = "uri", rename = "self")]
+    itself: String,
+}
+
+/// A withdrawal to be sent. Unknown fields are ignored.
+#[derive(ToSchema)]
+#[expect(non_snake_case, reason = "as on the wire")]
+pub(in crate::openapi) struct NewWithdrawal {
+    /// What the payee gets; the fee comes on top.
+    amount: Amount,
+    creditParty: NewCreditParty,
+    /// Made when absent: `wdr-` and 26 characters. Send one: without it nothing tells a repeated request from a second
+    /// payment.
+    external_id: Option<ExternalId>,
+    description: Option<Description>,
+    /// Where its events go.
+    postbackUrl: Option<PostbackUrl>,
+    /// The uuid of a withdrawal that this one is just like on purpose.
+    allow_duplicate_of: Option<TwinId>,
+}
+
+/// Who gets the money.
+#[derive(ToSchema)]
+#[expect(non_snake_case, reason = "as on the wire")]
+pub(in crate::openapi) struct NewCreditParty {
+    name: PersonName,
+    keyType: PixKeyTypeIn,
+    key: PixKey,
+    /// Whose the key is.
+    taxId: TaxId,
+}
+
+/// A withdrawal: money sent out of the wallet.
+#[derive(ToSchema)]
+#[expect(non_snake_case, reason = "as on the wire")]
+pub(in crate::openapi) struct Withdrawal {
+    uuid: Id,
+    external_id: ExternalId,
+    status: WithdrawalStatus,
+    /// Where in its status: `queued`; `submitting`, `accepted`, `uncertain`, `needs_review`; `settled`; the code of a failure;
+    /// `by_integrator`; `full`.
+    #[schema(example = "settled")]
+    substatus: String,
+    outcome: Outcome,
+    /// What the payee gets.
+    amount: Money,
+    fee: Money,
+    /// Amount and fee.
+    total: Money,
+    currency: Currency,
+    creditParty: CreditParty,
+    #[schema(required = true)]
+    description: Option<String>,
+    /// The provider's id; `null` while it is not known.
+    #[schema(required = true)]
+    pix_id: Option<String>,
+    #[schema(required = true)]
+    end_to_end_id: Option<String>,
+    #[schema(required = true)]
+    failure: Option<Failure>,
+    /// What came back of it.
+    returned_amount: Money,
+    /// It left after all, though it is `failed` or `canceled`.
+    settled_late: bool,
+    #[schema(required = true)]
+    postbackUrl: Option<String>,
+    created_at: Time,
+    updated_at: Time,
+    /// When it became final.
+    #[schema(required = true)]
+    completed_at: Option<Time>,
+    links: SelfLink,
+}
+
+/// Who gets the money.
+#[derive(ToSchema)]
+#[expect(non_snake_case, reason = "as on the wire")]
+pub(in crate::openapi) struct CreditParty {
+    #[schema(required = true)]
+    name: Option<String>,
+    keyType: PixKeyType,
+    /// The key as the directory of PIX keys knows it.
+    key: String,
+    /// CPF or CNPJ without punctuation.
+    #[schema(required = true)]
+    taxId: Option<String>,
+}
+
+/// A refund to be sent. Unknown fields are ignored.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct NewRefund {
+    /// All that is left, when it is absent. `null` is refused: a variable that got lost must not refund everything.
+    #[schema(required = false)]
+    amount: Amount,
+    /// Made when absent: `rfd-` and 26 characters. Send one.
+    external_id: Option<ExternalId>,
+    description: Option<Description>,
+    /// The uuid of a refund that this one is just like on purpose.
+    allow_duplicate_of: Option<TwinId>,
+}
+
+/// A refund: money of a paid charge, sent back to who paid it.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct Refund {
+    uuid: Id,
+    /// Of which charge.
+    charge: Id,
+    external_id: ExternalId,
+    status: RefundStatus,
+    /// Where in its status: `queued`, `submitting`, `accepted`, `uncertain`, `needs_review`; `settled`; the code of a failure.
+    #[schema(example = "settled")]
+    substatus: String,
+    outcome: Outcome,
+    amount: Money,
+    fee: Money,
+    /// Amount and fee.
+    total: Money,
+    currency: Currency,
+    #[schema(required = true)]
+    description: Option<String>,
+    /// The provider's id; `null` while it is not known.
+    #[schema(required = true)]
+    pix_id: Option<String>,
+    /// The id of the return itself (`D…`).
+    #[schema(required = true)]
+    return_id: Option<String>,
+    #[schema(required = true)]
+    failure: Option<Failure>,
+    created_at: Time,
+    updated_at: Time,
+    /// When it became final.
+    #[schema(required = true)]
+    completed_at: Option<Time>,
+    links: RefundLinks,
+}
+
+/// Where it is, and its charge.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct RefundLinks {
+    /// Its URL.
+    #[schema(format = "uri", rename = "self")]
+    itself: String,
+    /// The URL of its charge.
+    #[schema(format = "uri")]
+    charge: String,
+}
+
+/// The wallet.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct Balance {
+    /// What can be withdrawn.
+    available: Money,
+    /// What is promised to withdrawals and refunds that are not final.
+    held: Money,
+    /// What the wallet lacks for money that has left already; what comes in pays that first.
+    owed: Money,
+    currency: Currency,
+}
+
+/// What to ask the provider about: `uuid` or `external_id`, or both if they name the same transaction.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct ConsultRequest {
+    uuid: Option<AnyUuid>,
+    external_id: Option<ExternalId>,
+}
+
+/// A transaction after the provider was asked about it.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct Consulted {
+    r#type: ResourceType,
+    transaction: AnyTransaction,
+    provider: ProviderView,
+}
+
+/// A charge, a withdrawal or a refund, as `type` says.
+#[derive(ToSchema)]
+#[serde(untagged)]
+pub(in crate::openapi) enum AnyTransaction {
+    Charge(Charge),
+    Withdrawal(Withdrawal),
+    Refund(Refund),
+}
+
+/// What the provider said.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct ProviderView {
+    /// The provider's own word; `not_found` when it doesn't know the transaction; `null` when it could not be asked.
+    #[schema(required = true, example = "PAID")]
+    status: Option<String>,
+    /// When it was asked; `null` when it could not be.
+    #[schema(required = true)]
+    checked_at: Option<Time>,
+    /// Its answer as it came.
+    #[schema(required = true, value_type = Option<std::collections::HashMap<String, Value>>)]
+    body: Option<Value>,
+    /// Why it could not be asked: `provider_rejected`, `provider_unavailable` or `provider_timeout`.
+    #[schema(required = false, example = "provider_unavailable")]
+    error: String,
+}

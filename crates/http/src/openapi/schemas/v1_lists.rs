@@ -1,0 +1,68 @@
+//! Pages and lists of v1.
+
+use utoipa::ToSchema;
+
+use super::scalars::{EvidenceKindWord, ProofWord, Time};
+use super::v1::{Charge, Refund, Withdrawal};
+
+/// A page of charges, newest first.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct ChargePage {
+    #[schema(max_items = 100)]
+    data: Vec<Charge>,
+    meta: PageMeta,
+    links: PageLinks,
+}
+
+/// A page of withdrawals, newest first.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct WithdrawalPage {
+    #[schema(max_items = 100)]
+    data: Vec<Withdrawal>,
+    meta: PageMeta,
+    links: PageLinks,
+}
+
+/// Where this page lies.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct PageMeta {
+    #[schema(minimum = 1, maximum = 100)]
+    per_page: u32,
+    /// For `cursor`, of the page of older ones; `null` on the last page.
+    #[schema(required = true)]
+    next_cursor: Option<String>,
+    /// For `cursor`, of the page of newer ones; `null` on the first page.
+    #[schema(required = true)]
+    prev_cursor: Option<String>,
+}
+
+/// The pages beside this one, with the same filters.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct PageLinks {
+    #[schema(required = true, format = "uri")]
+    next: Option<String>,
+    #[schema(required = true, format = "uri")]
+    prev: Option<String>,
+}
+
+/// All refunds of a charge, oldest first.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct RefundList {
+    data: Vec<Refund>,
+}
+
+/// What was done and heard about a withdrawal or refund, oldest first.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct EvidenceList {
+    data: Vec<Evidence>,
+}
+
+/// One thing that was done or heard.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct Evidence {
+    at: Time,
+    kind: EvidenceKindWord,
+    proves: ProofWord,
+    /// In words: our reference and the digest of what was sent, the provider's id, who decided and why.
+    detail: String,
+}
