@@ -1,4 +1,4 @@
-//! A real browser without a window: Chromium, told what to do by its driver in W3C WebDriver.
+//! A real browser without a window: Chromium, told what to do by its driver in W3C `WebDriver`.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
@@ -46,7 +46,8 @@ pub struct Browser {
     port: Port,
     session: String,
     http: Client,
-    _folder: tempfile::TempDir,
+    /// Its profile, and what it takes for its user's home.
+    folder: tempfile::TempDir,
 }
 
 impl Browser {
@@ -64,9 +65,9 @@ impl Browser {
             .spawn()
             .context(MISSING)?;
         let http = http_client()?;
-        let mut browser = Self { driver, port, session: String::new(), http, _folder: folder };
+        let mut browser = Self { driver, port, session: String::new(), http, folder };
         browser.until_ready().await?;
-        let profile = browser._folder.path().join("profile");
+        let profile = browser.folder.path().join("profile");
         let mut arguments = FLAGS.map(str::to_owned).to_vec();
         arguments.push(format!("--user-data-dir={}", profile.display()));
         let capabilities = json!({"capabilities": {"alwaysMatch": {
@@ -141,7 +142,7 @@ impl Browser {
         Ok(())
     }
 
-    /// A command of the Chrome DevTools Protocol.
+    /// A command of the Chrome `DevTools` Protocol.
     pub async fn devtools(&self, command: &str, parameters: Value) -> anyhow::Result<Value> {
         self.command("/goog/cdp/execute", &json!({"cmd": command, "params": parameters})).await
     }
