@@ -32,7 +32,7 @@ def dotted(text):
     return f"{text[:2]}.{text[2:5]}.{text[5:8]}/{text[8:12]}-{text[12:]}"
 
 
-KEY = re.compile(r"[!#-~][!-~]{0,254}")
+KEY = re.compile(r"""[!#-~][!-~]{0,254}|"([!#-\[\]-~]|\\["\\]){1,255}\"""")
 RECEIVER = os.environ["PIX_RECEIVER"]
 
 digits, letters = "0123456789", "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"

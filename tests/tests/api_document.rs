@@ -10,7 +10,7 @@ use std::process::Command;
 use pix_tests::{Client, Database, Gateway, program, repository};
 
 /// Cases of an operation and a phase in the short run.
-const SHORT_EXAMPLES: &str = "8";
+const SHORT_EXAMPLES: &str = "5";
 /// Cases of an operation and a phase in a run that is bounded by time.
 const LONG_EXAMPLES: &str = "1000";
 /// What the short run is drawn from.

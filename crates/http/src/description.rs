@@ -5,6 +5,8 @@ use std::sync::LazyLock;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, ETAG, HeaderMap, IF_NONE_MATCH};
 use actix_web::{HttpRequest, HttpResponse};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 
 use crate::extract::Answer;
@@ -69,8 +71,7 @@ impl Asset {
 
 fn tag(body: &str) -> String {
     let digest = Sha256::digest(body.as_bytes());
-    let hex: String = digest.iter().take(TAG_BYTES).map(|byte| format!("{byte:02x}")).collect();
-    format!("\"{hex}\"")
+    format!("\"{}\"", URL_SAFE_NO_PAD.encode(digest.get(..TAG_BYTES).unwrap_or(&digest)))
 }
 
 #[cfg(test)]

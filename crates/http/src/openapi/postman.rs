@@ -79,36 +79,40 @@ fn item(method: &str, path: &str, operation: &Operation) -> Value {
         .collect();
     let body = operation.request_body.as_ref().map(value_of).unwrap_or_default();
     let mut headers: Vec<Value> = within("header").map(|parameter| described(parameter, "", true)).collect();
-    let mut request = json!({
-        "method": method,
-        "description": operation.description,
-        "url": {
-            "raw": format!("{{{{baseUrl}}}}/{}", segments.join("/")),
-            "host": ["{{baseUrl}}"],
-            "path": segments,
-            "variable": variables,
-            "query": within("query").map(|parameter| described(parameter, "", true)).collect::<Vec<_>>(),
-        },
+    let url = json!({
+        "raw": format!("{{{{baseUrl}}}}/{}", segments.join("/")),
+        "host": ["{{baseUrl}}"],
+        "path": segments,
+        "variable": variables,
+        "query": within("query").map(|parameter| described(parameter, "", true)).collect::<Vec<_>>(),
     });
+    let (mut sent, mut auth) = (Value::Null, Value::Null);
     if let Some(example) = example(&body) {
         headers.push(json!({"key": "Content-Type", "value": "application/json"}));
         let language = json!({"raw": {"language": "json"}});
-        request["body"] = json!({"mode": "raw", "raw": format!("{example:#}"), "options": language});
+        sent = json!({"mode": "raw", "raw": format!("{example:#}"), "options": language});
     }
-    request["header"] = Value::Array(headers);
     if id == "createToken" {
         let field = |key: &str, value: &str| json!({"key": key, "value": value, "type": "string"});
         let basic = [field("username", "{{publicId}}"), field("password", "{{secret}}")];
-        request["auth"] = json!({"type": "basic", "basic": basic});
-        request["body"] = Value::Null;
+        auth = json!({"type": "basic", "basic": basic});
+        sent = Value::Null;
     } else if operation.security.is_none() {
-        request["auth"] = json!({"type": "noauth"});
+        auth = json!({"type": "noauth"});
     }
     let scripts = KEPT.iter().filter(|(of, _, _)| *of == id).map(|(_, name, place)| {
         let line = format!(
             "pm.response.code < 300 && pm.collectionVariables.set(\"{name}\", pm.response.json().{place});"
         );
         json!({"listen": "test", "script": {"type": "text/javascript", "exec": [line]}})
+    });
+    let request = json!({
+        "method": method,
+        "description": operation.description,
+        "url": url,
+        "header": headers,
+        "body": sent,
+        "auth": auth,
     });
     json!({
         "name": operation.summary,

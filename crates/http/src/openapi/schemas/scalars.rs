@@ -49,8 +49,8 @@ fn number(description: &str) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::Number).description(Some(description))
 }
 
-fn format(name: &str) -> Option<SchemaFormat> {
-    Some(SchemaFormat::Custom(name.to_owned()))
+fn of_format(name: &str) -> SchemaFormat {
+    SchemaFormat::Custom(name.to_owned())
 }
 
 fn words<'a>(description: &str, words: impl IntoIterator<Item = &'a str>) -> Object {
@@ -107,13 +107,13 @@ scalars! {
         .examples(["120.50"])
         .build();
     Currency = words("The only currency there is.", ["BRL"]);
-    Time = text("RFC 3339, UTC.").format(format("date-time")).examples(["2026-10-07T04:41:05.000000Z"]).build();
+    Time = text("RFC 3339, UTC.").format(Some(of_format("date-time"))).examples(["2026-10-07T04:41:05.000000Z"]).build();
     LocalTime = text("Local to São Paulo.")
         .pattern(Some(r"^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}$"))
         .examples(["2026-10-07 01:41:05"])
         .build();
     Id = text("A UUID, version 7, with hyphens.")
-        .format(format("uuid"))
+        .format(Some(of_format("uuid")))
         .examples(["019c0000-0000-7000-8000-000000000001"])
         .build();
     AnyUuid = text("A UUID, with or without hyphens.")
@@ -152,11 +152,11 @@ scalars! {
         "A valid CPF (11 digits) or CNPJ (14 digits; letters may stand among the first twelve), check digits included, with or \
          without punctuation.",
     )
-    .format(format("cpf-or-cnpj"))
+    .format(Some(of_format("cpf-or-cnpj")))
     .examples(["529.982.247-25"])
     .build();
     Email = text("An e-mail address; an empty one is none.")
-        .format(format("payer-email"))
+        .format(Some(of_format("payer-email")))
         .max_length(Some(EMAIL_MAX_CHARS))
         .examples(["maria@example.com"])
         .build();
@@ -174,7 +174,7 @@ scalars! {
         "Where events are sent: https (and http, if the operator allows it), to a public host, on port 80, 443 or 8443, without \
          user information; an empty one is none.",
     )
-    .format(format("postback-url"))
+    .format(Some(of_format("postback-url")))
     .max_length(Some(POSTBACK_URL_MAX_CHARS))
     .examples(["https://shop.example/pix?order=1001"])
     .build();
@@ -182,7 +182,7 @@ scalars! {
         "A PIX key that fits its type: a CPF or CNPJ with its check digits, an e-mail address, a phone number with or without \
          `+55`, or a random key (a UUID).",
     )
-    .format(format("pix-key"))
+    .format(Some(of_format("pix-key")))
     .min_length(Some(1))
     .max_length(Some(PIX_KEY_MAX_CHARS))
     .examples(["ana@example.com"])

@@ -45,6 +45,7 @@ credentials! {
 
 /// An access token.
 #[derive(ToSchema)]
+#[expect(clippy::struct_field_names, reason = "as on the wire")]
 pub(in crate::openapi) struct Token {
     /// For `Authorization: Bearer …`: a PASETO of version 4.
     #[schema(example = "v4.local.…")]
