@@ -4,7 +4,7 @@
 //! says what it must print. A `json` block right below is the first JSON object that it prints: the same fields, the same
 //! values, where `…` within a text stands for anything.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -19,6 +19,10 @@ const DOCUMENTED_SIMULATOR: &str = "http://127.0.0.1:8081";
 
 /// How long a callback may take to arrive and be applied.
 const CALLBACK_WITHIN: Duration = Duration::from_secs(20);
+
+/// The documents that are there in Portuguese too: the original, and its translation.
+const TRANSLATED: [(&str, &str); 2] =
+    [("README.md", "README.pt-BR.md"), ("docs/API.md", "docs/pt-BR/API.md")];
 
 const EXPECT: &str = "<!-- expect: ";
 const WILD: char = '…';
@@ -87,7 +91,7 @@ fn read(path: &str) -> anyhow::Result<String> {
 fn documents() -> anyhow::Result<Vec<(PathBuf, String)>> {
     let mut found = Vec::new();
     let mut folders = vec![PathBuf::from("docs"), PathBuf::from("migrations")];
-    let mut files = vec![PathBuf::from("README.md")];
+    let mut files = vec![PathBuf::from("README.md"), PathBuf::from("README.pt-BR.md")];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(repository().join(&folder))? {
             let path = folder.join(entry?.file_name());
@@ -254,6 +258,54 @@ fn the_calls_that_serve_demo_prints_work_when_pasted() -> anyhow::Result<()> {
     while !bash(&format!("{token}\n{balance}"), None)?.contains("\"balance\":\"15.50\"") {
         ensure!(Instant::now() < until, "the payment was not credited");
         std::thread::sleep(Duration::from_millis(100));
+    }
+    Ok(())
+}
+
+/// The code blocks, each with its line: what must be the same in a translation.
+fn code_blocks(markdown: &str) -> Vec<(usize, (&str, String))> {
+    let blocks = pieces(markdown).into_iter().filter_map(|piece| match piece {
+        Piece::Block { line, language, text } => Some((line, (language, text))),
+        Piece::Prose { .. } => None,
+    });
+    blocks.collect()
+}
+
+/// How many headings there are of each level.
+fn headings(markdown: &str) -> BTreeMap<usize, usize> {
+    let mut levels = BTreeMap::new();
+    for piece in pieces(markdown) {
+        if let Piece::Prose { text, .. } = piece
+            && text.starts_with('#')
+        {
+            *levels.entry(text.len() - text.trim_start_matches('#').len()).or_default() += 1;
+        }
+    }
+    levels
+}
+
+#[test]
+fn the_portuguese_documents_have_the_same_code_blocks() -> anyhow::Result<()> {
+    for (english, portuguese) in TRANSLATED {
+        let (original, translation) = (read(english)?, read(portuguese)?);
+        let (blocks, translated) = (code_blocks(&original), code_blocks(&translation));
+        ensure!(blocks.len() > 4, "{english} has hardly a block");
+        for ((line, block), (there, other)) in blocks.iter().zip(&translated) {
+            ensure!(
+                block == other,
+                "{english}:{line} and {portuguese}:{there} differ:\n{block:?}\n{other:?}"
+            );
+        }
+        let (more, path) = if blocks.len() > translated.len() {
+            (blocks.get(translated.len()), english)
+        } else {
+            (translated.get(blocks.len()), portuguese)
+        };
+        if let Some((line, block)) = more {
+            bail!("{path}:{line}: only there, after the last block of the other: {block:?}");
+        }
+        let (levels, others) = (headings(&original), headings(&translation));
+        ensure!(levels == others, "headings by level: {english} has {levels:?}, {portuguese} has {others:?}");
     }
     Ok(())
 }
