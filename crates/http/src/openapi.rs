@@ -127,7 +127,11 @@ fn tags() -> Vec<Tag> {
         tag("Refunds", "Money of a paid charge, sent back to who paid it."),
         tag("Withdrawals", "Money sent out of the wallet."),
         tag("Transactions", "Charges, withdrawals and refunds alike."),
-        tag("Balance", "The wallet."),
+        tag("Balance", "The wallet, and its book."),
+        tag(
+            "Payment page",
+            "What a payer's browser is shown. It needs no token: whoever has the address may see it.",
+        ),
         tag("Events", "What has happened, and what became of telling it."),
         tag("Postbacks", "The receivers of events, and what is sent to them."),
         tag("v2", "The classic contract of Brazilian PIX gateways, for clients that speak it."),
@@ -163,14 +167,15 @@ fn components(kit: Kit) -> Components {
 
 fn add(paths: &mut Paths, kit: &mut Kit, operation: &Operation, scope: Option<Scope>) {
     let told = (operation.told)(kit);
-    let generation = Generation::of(operation.path);
+    let generation = if operation.path.starts_with("/api/") { Generation::V1 } else { Generation::V2 };
     let method = match operation.method {
         "POST" => HttpMethod::Post,
         "DELETE" => HttpMethod::Delete,
         _ => HttpMethod::Get,
     };
     let refusals = refusals(&told, operation.method, scope);
-    let limited = scope.is_some() || operation.path == "/v2/oauth/token";
+    let token = operation.path == "/v2/oauth/token";
+    let limited = scope.is_some() || token || operation.path.starts_with("/pay/");
     let mut responses = ResponsesBuilder::new();
     let mut all: Vec<_> =
         told.answers.iter().map(|(status, answer)| (*status, answer.clone().into())).collect();
@@ -202,7 +207,7 @@ fn add(paths: &mut Paths, kit: &mut Kit, operation: &Operation, scope: Option<Sc
             description = format!("{description}\n\nNeeds the scope `{}`.", scope.as_str());
             built.security(SecurityRequirement::new(ACCESS_TOKEN, [scope.as_str()]))
         }
-        None if limited => built
+        None if token => built
             .security(SecurityRequirement::new(CLIENT_CREDENTIALS, [""; 0]))
             .security(SecurityRequirement::default()),
         None => built,

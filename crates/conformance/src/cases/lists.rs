@@ -197,7 +197,7 @@ pub async fn filters_take_away_what_they_say(harness: &mut dyn StoreHarness) {
 /// A list by metadata has those records that have all the pairs, whatever else they have; it is not read by likeness.
 pub async fn records_are_listed_by_what_is_attached_to_them(harness: &mut dyn StoreHarness) {
     let services = services(harness);
-    let integrator_id = services.funded(100_000).await;
+    let (owner, payer) = (services.integrator().await, services.funded(100_000).await);
     let of = |pairs: &[(&str, &str)]| {
         let mut metadata = Metadata::default();
         pairs.iter().for_each(|(key, value)| metadata.insert(key, value).expect("a pair"));
@@ -214,12 +214,12 @@ pub async fn records_are_listed_by_what_is_attached_to_them(harness: &mut dyn St
     ];
     let (mut charge_ids, mut withdrawal_ids) = (Vec::new(), Vec::new());
     for metadata in &all {
-        let mut new = services.new_charge(integrator_id);
+        let mut new = services.new_charge(owner);
         new.metadata = metadata.clone();
         let id = new.id;
         charge_ids.insert(0, (id.0, metadata));
         services.apply(charge_state::open(new, ticket(id), services.now())).await;
-        let mut new = services.new_withdrawal(integrator_id, 100);
+        let mut new = services.new_withdrawal(payer, 100);
         new.metadata = metadata.clone();
         withdrawal_ids.insert(0, (new.id.0, metadata));
         let intent = withdrawal_state::accept(new, services.now(), Duration::ZERO);
@@ -238,15 +238,15 @@ pub async fn records_are_listed_by_what_is_attached_to_them(harness: &mut dyn St
             ids.iter().filter(|(_, has)| has.has_all_of(&asked)).map(|(id, _)| *id).collect()
         };
         let query = ListQuery { metadata: asked.clone(), ..first(50) };
-        let found = charges(&services, integrator_id, query.clone()).await;
+        let found = charges(&services, owner, query.clone()).await;
         assert_eq!(found.iter().map(|row| row.id.0).collect::<Vec<_>>(), wanted(&charge_ids), "{asked:?}");
-        let found = withdrawals(&services, integrator_id, query.clone()).await;
+        let found = withdrawals(&services, payer, query.clone()).await;
         assert_eq!(
             found.iter().map(|row| row.id.0).collect::<Vec<_>>(),
             wanted(&withdrawal_ids),
             "{asked:?}"
         );
-        let newest = charges(&services, integrator_id, ListQuery { limit: 1, ..query.clone() }).await;
+        let newest = charges(&services, owner, ListQuery { limit: 1, ..query.clone() }).await;
         assert_eq!(newest.first().map(|row| row.id.0), wanted(&charge_ids).first().copied(), "{asked:?}");
         assert_eq!(charges(&services, other, query).await, Vec::new());
     }

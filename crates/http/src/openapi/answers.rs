@@ -109,7 +109,7 @@ impl Kit {
         }
         let name = match generation {
             Generation::V1 => format!("Problem{status}"),
-            Generation::V2 => format!("V2Error{status}"),
+            Generation::V2 | Generation::Page(_) => format!("V2Error{status}"),
         };
         self.responses.insert(name.clone(), response);
         RefOr::Ref(Ref::from_response_name(name))
@@ -124,7 +124,7 @@ impl Kit {
     ) -> Response {
         let (schema, media_type) = match generation {
             Generation::V1 => (self.schema::<Problem>(), "application/problem+json"),
-            Generation::V2 => (self.schema::<V2Error>(), "application/json"),
+            Generation::V2 | Generation::Page(_) => (self.schema::<V2Error>(), "application/json"),
         };
         let examples = codes.iter().map(|code| {
             (
@@ -168,7 +168,7 @@ fn example(generation: Generation, status: u16, code: &str) -> Value {
             "code": code,
             "requestId": "019c000000007000800000000000000a",
         }),
-        Generation::V2 => json!({
+        Generation::V2 | Generation::Page(_) => json!({
             "statusCode": status,
             "message": title,
             "code": code,

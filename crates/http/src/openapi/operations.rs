@@ -72,16 +72,19 @@ const fn of(method: &'static str, path: &'static str, told: fn(&mut Kit) -> Told
 }
 
 /// Those that anybody may use. They stand before the others.
-pub(super) const PUBLIC: [Operation; 5] = [
+pub(super) const PUBLIC: [Operation; 8] = [
     of("POST", "/v2/oauth/token", public::token),
     of("GET", "/health/live", public::live),
     of("GET", "/health/ready", public::ready),
     of("GET", "/openapi.json", public::document),
     of("GET", "/docs", public::reference),
+    of("GET", "/pay/{uuid}", public::payment_page),
+    of("GET", "/pay/{uuid}/status", public::payment_status),
+    of("GET", "/pay/{uuid}/events", public::payment_events),
 ];
 
 /// Those of integrators, each of which is in the table of routes too, which says where it stands and what scope it needs.
-pub(super) const TENANT: [Operation; 26] = [
+pub(super) const TENANT: [Operation; 31] = [
     of("POST", "/v2/pix/qrcode", v2::qrcode),
     of("POST", "/v2/pix/payment", v2::payment),
     of("POST", "/v2/pix/refund", v2::refund),
@@ -90,16 +93,21 @@ pub(super) const TENANT: [Operation; 26] = [
     of("POST", "/api/v1/charges", v1::create_charge),
     of("GET", "/api/v1/charges", v1::list_charges),
     of("GET", "/api/v1/charges/{charge}", v1::charge),
+    of("DELETE", "/api/v1/charges/{charge}", v1::cancel_charge),
+    of("GET", "/api/v1/charges/{charge}/qrcode.svg", v1::qrcode_svg),
+    of("GET", "/api/v1/charges/{charge}/qrcode.png", v1::qrcode_png),
     of("POST", "/api/v1/charges/{charge}/refunds", v1::create_refund),
     of("GET", "/api/v1/charges/{charge}/refunds", v1::list_refunds),
     of("GET", "/api/v1/refunds/{refund}", v1::refund),
     of("GET", "/api/v1/refunds/{refund}/evidence", v1::refund_evidence),
     of("POST", "/api/v1/withdrawals", v1::create_withdrawal),
+    of("POST", "/api/v1/withdrawals/quote", v1::quote_withdrawal),
     of("GET", "/api/v1/withdrawals", v1::list_withdrawals),
     of("GET", "/api/v1/withdrawals/{withdrawal}", v1::withdrawal),
     of("GET", "/api/v1/withdrawals/{withdrawal}/evidence", v1::withdrawal_evidence),
     of("POST", "/api/v1/transactions/consult", v1::consult),
     of("GET", "/api/v1/balance", v1::balance),
+    of("GET", "/api/v1/statement", v1::statement),
     of("GET", "/api/v1/events", v1_events::list),
     of("GET", "/api/v1/events/{event}", v1_events::event),
     of("GET", "/api/v1/events/{event}/deliveries", v1_events::deliveries),

@@ -2,13 +2,15 @@
 
 use utoipa::PartialSchema;
 use utoipa::openapi::header::{Header, HeaderBuilder};
-use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn, ParameterStyle};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{Ref, RefOr, Required, Schema};
 
 use super::schemas::scalars::{
-    AnyUuid, ChargeStatuses, EventId, EventTypes, ExternalId, IdempotencyKey, PerPage, WithdrawalStatuses,
+    AnyUuid, ChargeStatuses, EntryTypes, EventId, EventTypes, ExternalId, IdempotencyKey, Metadata, PerPage,
+    WithdrawalStatuses,
 };
+use crate::v1::qrcode::{DEFAULT_SIZE, MAX_SIZE, MIN_SIZE};
 
 /// What a path names, by the name between its braces.
 pub(super) fn in_path(name: &str) -> Option<Parameter> {
@@ -18,6 +20,7 @@ pub(super) fn in_path(name: &str) -> Option<Parameter> {
             (name_of_record(), "The withdrawal's `uuid`, with or without hyphens, or its `external_id`.")
         }
         "refund" => (name_of_record(), "The refund's `uuid`, with or without hyphens, or its `external_id`."),
+        "uuid" => (inline::<AnyUuid>(), "The charge's `uuid`."),
         "event" => (inline::<EventId>(), "The event's `id`."),
         "endpoint" => (inline::<AnyUuid>(), "The endpoint's `id`."),
         _ => return None,
@@ -68,7 +71,7 @@ pub(super) fn of_withdrawals() -> Vec<Parameter> {
 }
 
 fn of_list<Statuses: PartialSchema>() -> Vec<Parameter> {
-    let cursor = text().pattern(Some("^0[01][0-9a-f]{32}$"));
+    let cursor = text().pattern(Some("^0[01][0-9a-f]{48}$"));
     vec![
         in_query::<PerPage>("per_page", "How many a page has."),
         in_query::<Statuses>("status", "Only those of these statuses, with commas between them."),
@@ -78,7 +81,41 @@ fn of_list<Statuses: PartialSchema>() -> Vec<Parameter> {
         time_in_query("created_from", "Only those made at that time or later."),
         time_in_query("created_to", "Only those made before that time."),
         in_query::<ExternalId>("external_id", "Only the one with exactly this name."),
+        parameter(
+            "metadata",
+            ParameterIn::Query,
+            "Only those with these values of `metadata`: `metadata[key]=value`; with several keys, those that have all of them.",
+        )
+        .style(Some(ParameterStyle::DeepObject))
+        .explode(Some(true))
+        .schema(Some(inline::<Metadata>()))
+        .build(),
     ]
+}
+
+/// The parameters of `GET /api/v1/statement`.
+pub(super) fn of_statement() -> Vec<Parameter> {
+    let cursor = text().pattern(Some("^0[01][0-9a-f]{32}$"));
+    vec![
+        in_query::<PerPage>("per_page", "How many a page has."),
+        parameter("cursor", ParameterIn::Query, "`next_cursor` or `prev_cursor` of another page.")
+            .schema(Some(cursor))
+            .build(),
+        in_query::<EntryTypes>("type", "Only those of these types, with commas between them."),
+        in_query::<AnyUuid>("uuid", "Only those of this charge, withdrawal or refund."),
+        time_in_query("created_from", "Only those made at that time or later."),
+        time_in_query("created_to", "Only those made before that time."),
+    ]
+}
+
+/// `size` of a picture.
+pub(super) fn size() -> Parameter {
+    let schema = ObjectBuilder::new()
+        .schema_type(Type::Integer)
+        .minimum(Some(MIN_SIZE))
+        .maximum(Some(MAX_SIZE))
+        .default(Some(DEFAULT_SIZE.into()));
+    parameter("size", ParameterIn::Query, "How many pixels it is wide and high.").schema(Some(schema)).build()
 }
 
 /// The parameters of `GET /api/v1/events`.

@@ -15,11 +15,11 @@ use crate::extract::{Answer, TenantCall};
 use crate::qr::QrCode;
 
 /// How many pixels a PNG is wide and high when nothing else is asked for.
-const DEFAULT_SIZE: u32 = 512;
+pub(crate) const DEFAULT_SIZE: u32 = 512;
 /// The fewest that may be asked for.
-const MIN_SIZE: u32 = 128;
+pub(crate) const MIN_SIZE: u32 = 128;
 /// The most that may be asked for.
-const MAX_SIZE: u32 = 1024;
+pub(crate) const MAX_SIZE: u32 = 1024;
 
 /// For whoever asked, and not for long: what a charge's code is never changes, but who may see it does.
 const CACHED: &str = "private, max-age=300";

@@ -11,6 +11,7 @@ use super::Told;
 use crate::openapi::answers::{Kit, with_fields};
 use crate::openapi::parameters;
 use crate::openapi::schemas::token::{Live, Ready, Token, TokenForm, TokenMultipart, TokenRequest, Unready};
+use crate::openapi::schemas::v1::PaymentStatus;
 
 pub(super) fn token(kit: &mut Kit) -> Told {
     let json = [
@@ -97,6 +98,42 @@ pub(super) fn reference(_kit: &mut Kit) -> Told {
     .with([parameters::if_none_match()])
     .answers(200, answer)
     .answers(304, unchanged())
+}
+
+const PAYER: &str = "The charge's `uuid` is all that it takes. It shows what a payer may see, and nothing else of the charge.";
+
+pub(super) fn payment_page(_kit: &mut Kit) -> Told {
+    Told::new("getPaymentPage", "Payment page", "A page to pay a charge by", PAYER)
+        .answers(200, shown("The page.", "text/html"))
+        .answers(404, shown("There is no such charge.", "text/html"))
+        .answers(429, with_fields(shown("Too many requests.", "text/html"), &["Retry-After"]))
+        .answers(431, shown("The header fields are too large.", "text/html"))
+        .answers(500, shown("Something went wrong.", "text/html"))
+        .answers(503, with_fields(shown("Too much is asked at once.", "text/html"), &["Retry-After"]))
+}
+
+pub(super) fn payment_status(kit: &mut Kit) -> Told {
+    Told::new("getPaymentStatus", "Payment page", "Whether a charge is paid", PAYER)
+        .answers(
+            200,
+            with_fields(kit.success::<PaymentStatus>("Where it stands."), &["RateLimit-Policy", "RateLimit"]),
+        )
+        .refuses(404, &["not_found"])
+        .refuses(429, &["rate_limited"])
+        .refuses(503, &["overloaded"])
+}
+
+pub(super) fn payment_events(_kit: &mut Kit) -> Told {
+    Told::new("watchPayment", "Payment page", "Where a charge stands, as it changes", PAYER)
+        .answers(200, shown("Events: each has what `getPaymentStatus` answers.", "text/event-stream"))
+        .refuses(404, &["not_found"])
+        .refuses(429, &["rate_limited"])
+        .refuses(503, &["overloaded"])
+}
+
+fn shown(description: &str, media_type: &str) -> ResponseBuilder {
+    with_fields(ResponseBuilder::new().description(description), &["X-Request-Id"])
+        .content(media_type, html())
 }
 
 fn html() -> Content {

@@ -2,16 +2,21 @@
 
 use serde_json::json;
 use utoipa::ToSchema;
+use utoipa::openapi::content::{Content, ContentBuilder};
 use utoipa::openapi::link::Link;
 use utoipa::openapi::response::ResponseBuilder;
+use utoipa::openapi::schema::{ObjectBuilder, Type};
 
 use super::Told;
 use crate::openapi::answers::{Kit, with_fields};
 use crate::openapi::parameters;
 use crate::openapi::schemas::v1::{
-    Balance, Charge, ConsultRequest, Consulted, NewCharge, NewRefund, NewWithdrawal, Refund, Withdrawal,
+    Balance, Charge, ConsultRequest, Consulted, NewCharge, NewRefund, NewWithdrawal, Quote, Refund,
+    Withdrawal,
 };
-use crate::openapi::schemas::v1_lists::{ChargePage, EvidenceList, RefundList, WithdrawalPage};
+use crate::openapi::schemas::v1_lists::{
+    ChargePage, EvidenceList, RefundList, StatementPage, WithdrawalPage,
+};
 
 /// Of what makes something.
 const HANDLE: &str = "Sent again with the same `external_id` (or `Idempotency-Key`) and the same content, it answers 200 with \
@@ -102,6 +107,52 @@ pub(super) fn charge(kit: &mut Kit) -> Told {
     Told::new("getCharge", "Charges", "One charge", "As it is known here; the provider is not asked.")
         .answers(200, success::<Charge>(kit, "The charge."))
         .refuses(404, &["not_found"])
+}
+
+pub(super) fn cancel_charge(kit: &mut Kit) -> Told {
+    let description = "The provider is asked whether it was paid, and told to remove it; then it is `canceled`. Once more changes \
+         nothing. A provider that can't remove charges leaves a code that can be paid until it ends there: such a payment is \
+         credited, and the charge is `paid` with `paid_late`.";
+    Told::new("cancelCharge", "Charges", "Cancel a charge that nobody has paid", description)
+        .answers(200, success::<Charge>(kit, "It is canceled."))
+        .refuses(404, &["not_found"])
+        .refuses(409, &["invalid_state"])
+        .refuses(422, &["provider_rejected"])
+        .refuses(503, &["overloaded", "provider_unavailable"])
+        .refuses(504, &["provider_timeout"])
+}
+
+pub(super) fn qrcode_svg(_kit: &mut Kit) -> Told {
+    let description =
+        "The text that is in `qrcode`, with error correction of level M. Without a code it is a conflict.";
+    Told::new("getQrCodeSvg", "Charges", "The QR code of a charge as SVG", description)
+        .with([parameters::if_none_match()])
+        .answers(200, picture("The picture.").content("image/svg+xml", file()))
+        .answers(304, picture("What you have is what there is."))
+        .refuses(404, &["not_found"])
+        .refuses(409, &["invalid_state"])
+}
+
+pub(super) fn qrcode_png(_kit: &mut Kit) -> Told {
+    let description =
+        "The text that is in `qrcode`, with error correction of level M. Without a code it is a conflict.";
+    Told::new("getQrCodePng", "Charges", "The QR code of a charge as PNG", description)
+        .with([parameters::size(), parameters::if_none_match()])
+        .answers(200, picture("The picture.").content("image/png", file()))
+        .answers(304, picture("What you have is what there is."))
+        .refuses(404, &["not_found"])
+        .refuses(409, &["invalid_state"])
+        .refuses(422, &["validation_failed"])
+}
+
+fn picture(description: &str) -> ResponseBuilder {
+    let fields = ["X-Request-Id", "RateLimit-Policy", "RateLimit", "ETag", "Cache-Control"];
+    with_fields(ResponseBuilder::new().description(description), &fields)
+}
+
+/// What is no JSON.
+fn file() -> Content {
+    ContentBuilder::new().schema(Some(ObjectBuilder::new().schema_type(Type::String))).build()
 }
 
 pub(super) fn create_refund(kit: &mut Kit) -> Told {
@@ -207,6 +258,31 @@ pub(super) fn create_withdrawal(kit: &mut Kit) -> Told {
         )
 }
 
+pub(super) fn quote_withdrawal(kit: &mut Kit) -> Told {
+    let body = kit.json::<NewWithdrawal>(&[(
+        "by e-mail address",
+        json!({
+            "amount": 30,
+            "creditParty": {
+                "name": "Ana Lima", "keyType": "EMAIL", "key": "ana@example.com", "taxId": "529.982.247-25",
+            },
+        }),
+    )]);
+    let description = "Takes what `createWithdrawal` takes and runs the same checks, up to the moment at which the money would be \
+         held. Nothing is stored, held or sent, and no handle is taken. What would be refused is in `refusal`; a body that isn't \
+         valid is refused here too.";
+    Told::new(
+        "quoteWithdrawal",
+        "Withdrawals",
+        "What a withdrawal would cost, and whether it would be made",
+        description,
+    )
+    .with([parameters::idempotency_key()])
+    .body(body)
+    .answers(200, success::<Quote>(kit, "The quote."))
+    .refuses(422, &["validation_failed", "invalid_amount", "invalid_pix_key"])
+}
+
 pub(super) fn list_withdrawals(kit: &mut Kit) -> Told {
     let description = "Newest first. Follow `links.next` until it is `null`. A page neither skips nor repeats a withdrawal \
          while others are being made.";
@@ -244,6 +320,16 @@ pub(super) fn consult(kit: &mut Kit) -> Told {
     .refuses(404, &["not_found"])
     .refuses(409, &["external_id_conflict"])
     .refuses(422, &["validation_failed"])
+}
+
+pub(super) fn statement(kit: &mut Kit) -> Told {
+    let description = "Your book, newest first: every movement of money in the wallet, with the balances after it. With \
+         `Accept: text/csv`, all that the filters leave, as CSV (RFC 4180) without pages.";
+    let page = with_fields(success::<StatementPage>(kit, "A page, or the whole as CSV."), &["Link"]);
+    Told::new("getStatement", "Balance", "The statement", description)
+        .with(parameters::of_statement())
+        .answers(200, page.content("text/csv", file()))
+        .refuses(422, &["validation_failed"])
 }
 
 pub(super) fn balance(kit: &mut Kit) -> Told {

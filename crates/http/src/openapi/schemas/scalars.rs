@@ -5,12 +5,14 @@ use std::borrow::Cow;
 use pix_domain::charges::ChargeState;
 use pix_domain::evidence::{EvidenceKind, Proof};
 use pix_domain::list::{DEFAULT_PER_PAGE, MAX_PER_PAGE};
+use pix_domain::metadata::{MAX_PAIRS, VALUE_MAX_CHARS};
 use pix_domain::party::PIX_KEY_MAX_CHARS;
 use pix_domain::text::{
     DESCRIPTION_MAX_CHARS, EMAIL_MAX_CHARS, EXTERNAL_ID_MAX_CHARS, IDEMPOTENCY_KEY_MAX_CHARS,
     PAYER_QUESTION_MAX_CHARS, PERSON_NAME_MAX_CHARS, POSTBACK_URL_MAX_CHARS,
 };
 use pix_domain::transition::EventKind;
+use pix_domain::wallet::Reason;
 use serde_json::json;
 use utoipa::openapi::schema::{AnyOf, Object, ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::{RefOr, Schema, SchemaFormat};
@@ -240,6 +242,27 @@ scalars! {
     EventTypes = text("One or more names of events, with commas between them.")
         .pattern(Some(list_of(&EventKind::ALL.into_iter().filter_map(EventKind::public_name).collect::<Vec<_>>())))
         .examples(["cashin.confirmed,cashout.confirmed"])
+        .build();
+    EntryType = words("Why money moved.", Reason::ALL.map(Reason::as_str));
+    EntryTypes = text("One or more types of entries, with commas between them.")
+        .pattern(Some(list_of(&Reason::ALL.map(Reason::as_str))))
+        .examples(["charge_paid,charge_fee"])
+        .build();
+    SignedMoney = number("An amount in reais that may be less than nothing, with exact digits and no trailing zeros.")
+        .examples([json!(-10.5)])
+        .build();
+    Metadata = ObjectBuilder::new()
+        .schema_type(Type::Object)
+        .description(Some(
+            "What you attach for yourself: at most 20 pairs. A key has 1 to 40 letters, digits, `_`, `-` or `.`; a value 1 to 500 \
+             characters. Shown to you again, and to list by; nothing is read into it, and it is sent to nobody else.",
+        ))
+        .property_names(Some(text("A key.").pattern(Some("^[0-9A-Za-z_.-]{1,40}$"))))
+        .additional_properties(Some(
+            text("A value.").min_length(Some(1)).max_length(Some(VALUE_MAX_CHARS)).pattern(Some(shown())),
+        ))
+        .max_properties(Some(MAX_PAIRS))
+        .examples([json!({"shop": "centro"})])
         .build();
     EventId = text("The id of an event: the same however often it is told.")
         .pattern(Some("^evt_[cwr][0-9a-f]{32}_[0-9]+$"))

@@ -4,7 +4,7 @@ use utoipa::ToSchema;
 
 use super::scalars::{
     Amount, AnyUuid, ChargeFlag, ChargeStatus, Currency, Description, Email, Expiration, ExternalId, Id,
-    Money, NoSplit, Nothing, Outcome, PayerQuestion, PersonName, PixKey, PixKeyType, PixKeyTypeIn,
+    Metadata, Money, NoSplit, Nothing, Outcome, PayerQuestion, PersonName, PixKey, PixKeyType, PixKeyTypeIn,
     PostbackUrl, RefundStatus, ResourceType, TaxId, Time, TwinId, WithdrawalStatus,
 };
 use serde_json::Value;
@@ -19,6 +19,7 @@ pub(in crate::openapi) struct NewCharge {
     external_id: Option<ExternalId>,
     /// What the payer is shown.
     payerQuestion: Option<PayerQuestion>,
+    metadata: Option<Metadata>,
     /// Where its events go.
     postbackUrl: Option<PostbackUrl>,
     expiration: Option<Expiration>,
@@ -63,6 +64,7 @@ pub(in crate::openapi) struct Charge {
     payer: Payer,
     #[schema(required = true)]
     payerQuestion: Option<String>,
+    metadata: Metadata,
     /// Always `null` in this version.
     split: Nothing,
     /// The text of the QR code (BR Code), to be shown to the payer and to be copied; `null` while there is none.
@@ -88,7 +90,29 @@ pub(in crate::openapi) struct Charge {
     failure: Option<Failure>,
     created_at: Time,
     updated_at: Time,
-    links: SelfLink,
+    links: ChargeLinks,
+}
+
+/// Where it is, and what is shown of it.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct ChargeLinks {
+    /// Its URL.
+    #[schema(format = "uri", rename = "self")]
+    itself: String,
+    /// The URL of its QR code as a picture, which needs a token.
+    #[schema(format = "uri")]
+    qrcode_svg: String,
+    /// The URL of its payment page, which needs none.
+    #[schema(format = "uri")]
+    pay: String,
+}
+
+/// What a payer may know of where a charge stands.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct PaymentStatus {
+    status: ChargeStatus,
+    /// Until when it can be paid.
+    expires_at: Time,
 }
 
 /// Who was asked to pay.
@@ -133,6 +157,7 @@ pub(in crate::openapi) struct NewWithdrawal {
     /// payment.
     external_id: Option<ExternalId>,
     description: Option<Description>,
+    metadata: Option<Metadata>,
     /// Where its events go.
     postbackUrl: Option<PostbackUrl>,
     /// The uuid of a withdrawal that this one is just like on purpose.
@@ -171,6 +196,7 @@ pub(in crate::openapi) struct Withdrawal {
     creditParty: CreditParty,
     #[schema(required = true)]
     description: Option<String>,
+    metadata: Metadata,
     /// The provider's id; `null` while it is not known.
     #[schema(required = true)]
     pix_id: Option<String>,
@@ -190,6 +216,57 @@ pub(in crate::openapi) struct Withdrawal {
     #[schema(required = true)]
     completed_at: Option<Time>,
     links: SelfLink,
+}
+
+/// What a withdrawal would cost, and whether it would be made.
+#[derive(ToSchema)]
+#[expect(non_snake_case, reason = "as on the wire")]
+pub(in crate::openapi) struct Quote {
+    /// The same request would be accepted now.
+    accepted: bool,
+    amount: Money,
+    fee: Money,
+    /// The version of the fees that says so.
+    #[schema(minimum = 0)]
+    fee_version: u32,
+    /// Amount and fee; `null` when that is more than any wallet can hold.
+    #[schema(required = true)]
+    total: Option<Money>,
+    currency: Currency,
+    creditParty: CreditParty,
+    balance: WalletBalance,
+    /// As the request would leave it; `null` when it would not be accepted.
+    #[schema(required = true)]
+    balance_after: Option<WalletBalance>,
+    /// What the available balance lacks; 0 when it is enough.
+    shortfall: Money,
+    /// The withdrawal that this one is too much like.
+    #[schema(required = true)]
+    duplicate_of: Option<Id>,
+    /// The withdrawal that the same handle stands for already, and that would be the answer.
+    #[schema(required = true)]
+    replays: Option<Id>,
+    /// Why it would be refused.
+    #[schema(required = true)]
+    refusal: Option<Refusal>,
+}
+
+/// A wallet's sums.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct WalletBalance {
+    available: Money,
+    held: Money,
+    owed: Money,
+}
+
+/// What the error of the request would say.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct Refusal {
+    #[schema(minimum = 400, maximum = 599, example = 422)]
+    status: u16,
+    #[schema(example = "insufficient_balance")]
+    code: String,
+    detail: String,
 }
 
 /// Who gets the money.

@@ -2,7 +2,9 @@
 
 use utoipa::ToSchema;
 
-use super::scalars::{EvidenceKindWord, ProofWord, Time};
+use super::scalars::{
+    Currency, EntryType, EvidenceKindWord, Id, Money, ProofWord, ResourceType, SignedMoney, Time,
+};
 use super::v1::{Charge, Refund, Withdrawal};
 
 /// A page of charges, newest first.
@@ -21,6 +23,46 @@ pub(in crate::openapi) struct WithdrawalPage {
     data: Vec<Withdrawal>,
     meta: PageMeta,
     links: PageLinks,
+}
+
+/// A page of the statement, newest first.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct StatementPage {
+    #[schema(max_items = 100)]
+    data: Vec<StatementEntry>,
+    meta: PageMeta,
+    links: PageLinks,
+}
+
+/// A movement of money in the wallet.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct StatementEntry {
+    /// Its number in your book: 1, 2, 3, … without gaps.
+    #[schema(minimum = 1)]
+    number: u64,
+    r#type: EntryType,
+    /// How much moved.
+    amount: Money,
+    /// What it did to the available balance.
+    available_change: SignedMoney,
+    /// What it did to what is held.
+    held_change: SignedMoney,
+    /// What it did to what is owed.
+    owed_change: SignedMoney,
+    /// The available balance after it.
+    available_balance: Money,
+    /// What is held after it.
+    held_balance: Money,
+    currency: Currency,
+    resource: MovedResource,
+    created_at: Time,
+}
+
+/// What it moved for.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct MovedResource {
+    r#type: ResourceType,
+    uuid: Id,
 }
 
 /// Where this page lies.
