@@ -4,6 +4,8 @@
 //! same POST once more → the verdict of the table in `classify.rs`. Then, if it was done, `read.rs` says whether the
 //! answer is about us. It must never know why money is moved.
 
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod read;
 mod wire;
 

@@ -80,7 +80,11 @@ pub(super) fn distinct(kinds: &[EventKind]) -> Vec<EventKind> {
     EventKind::ALL.into_iter().filter(|kind| kinds.contains(kind)).collect()
 }
 
-fn read(query_string: &str, integrator_id: IntegratorId) -> Result<(EventQuery, String), ApiError> {
+/// What is asked for, and the query without its cursor.
+pub(crate) fn read(
+    query_string: &str,
+    integrator_id: IntegratorId,
+) -> Result<(EventQuery, String), ApiError> {
     let values: BTreeMap<String, String> = values(query_string)?;
     let mut problems = Problems::default();
     let mut query = EventQuery { limit: DEFAULT_PER_PAGE, ..EventQuery::default() };
@@ -147,14 +151,15 @@ fn answer(
 
 /// The place after an event of that number, as clients see it: opaque, and safe in a URL. Numbers are each integrator's own,
 /// so the cursor of another one would skip events in silence; its last digits tell.
-fn write_cursor(integrator_id: IntegratorId, number: u64) -> String {
+pub(crate) fn write_cursor(integrator_id: IntegratorId, number: u64) -> String {
     let name = format!("events\0{integrator_id}\0{number}");
     let check = Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()).simple().to_string();
     let check = check.get(..CURSOR_CHECK_DIGITS).unwrap_or_default();
     format!("{number:0CURSOR_NUMBER_DIGITS$x}{check}")
 }
 
-fn read_cursor(integrator_id: IntegratorId, text: &str) -> Option<u64> {
+/// Reads what [`write_cursor`] wrote for that integrator, and nothing else.
+pub(crate) fn read_cursor(integrator_id: IntegratorId, text: &str) -> Option<u64> {
     let (number, _check) = text.split_at_checked(CURSOR_NUMBER_DIGITS)?;
     let number = u64::from_str_radix(number, 16).ok()?;
     (write_cursor(integrator_id, number) == text).then_some(number)

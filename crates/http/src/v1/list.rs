@@ -20,7 +20,7 @@ pub(crate) struct Asked {
     /// The same for the domain.
     pub(crate) query: ListQuery,
     /// The query without its cursor, for the links to other pages.
-    filters: String,
+    pub(crate) filters: String,
 }
 
 impl Asked {
@@ -139,14 +139,15 @@ fn moment(name: &str, value: &str, problems: &mut Problems) -> Option<pix_domain
 }
 
 /// A cursor as clients see it: opaque, and safe in a URL.
-fn write_cursor(cursor: Cursor) -> String {
+pub(crate) fn write_cursor(cursor: Cursor) -> String {
     match cursor {
         Cursor::OlderThan(id) => format!("00{}", id.simple()),
         Cursor::NewerThan(id) => format!("01{}", id.simple()),
     }
 }
 
-fn read_cursor(text: &str) -> Option<Cursor> {
+/// Reads what [`write_cursor`] wrote, and nothing else.
+pub(crate) fn read_cursor(text: &str) -> Option<Cursor> {
     let (direction, id) = text.split_at_checked(2)?;
     let id = Uuid::try_parse(id).ok().filter(|parsed| parsed.simple().to_string() == id)?;
     match direction {
@@ -157,7 +158,7 @@ fn read_cursor(text: &str) -> Option<Cursor> {
 }
 
 /// All but the unreserved characters of RFC 3986 §2.3, and the comma of lists.
-pub(super) fn percent_encoded(text: &str) -> String {
+pub(crate) fn percent_encoded(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {
             b'-' | b'.' | b'_' | b'~' | b',' => char::from(byte).to_string(),
