@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: help run demo test soak lint fmt build tools bench bench-quick flood bench-cala postgres crash-matrix postback-storm planted-bugs webhook-libraries
+.PHONY: help run demo test fuzz soak lint fmt build tools bench bench-quick flood bench-cala postgres crash-matrix postback-storm planted-bugs webhook-libraries
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -34,6 +34,17 @@ build: tools ## Build the optimised program: target/release/pix-gateway
 
 test: tools postgres webhook-libraries ## Run every test: unit, conformance, documents, and the running program
 	$(CARGO) test --workspace --all-features
+
+# Built once, which takes a minute or two.
+CARGO_FUZZ := target/tools/bin/cargo-fuzz
+$(CARGO_FUZZ):
+	$(CARGO) install cargo-fuzz --version 0.13.2 --locked --quiet --root target/tools
+
+SECONDS ?= 60
+
+fuzz: tools $(CARGO_FUZZ) ## Fuzz what reads the bytes of others, SECONDS for each target; TARGET=amount for one, INPUT=file to run that alone
+	@command -v c++ >/dev/null || { echo "a C++ compiler is needed: apt-get install g++"; exit 1; }
+	@tests/fuzz/run.sh "$(SECONDS)" "$(TARGET)" "$(INPUT)"
 
 SEEDS ?= 1000000
 PROFILE ?= release
