@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: help run demo test soak lint fmt build tools bench bench-quick flood bench-cala postgres crash-matrix postback-storm planted-bugs webhook-libraries api-tools openapi fuzz-api browser pay-images
+.PHONY: help run demo test soak lint fmt build tools bench bench-quick flood bench-cala postgres crash-matrix postback-storm planted-bugs webhook-libraries api-tools openapi fuzz-api browser pay-images fuzz
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -47,10 +47,17 @@ build: tools ## Build the optimised program: target/release/pix-gateway
 test: tools postgres browser webhook-libraries api-tools ## Run every test: unit, conformance, documents, and the running program
 	$(CARGO) test --workspace --all-features
 
-SECONDS ?= 120
-
 fuzz-api: tools api-tools ## Look for SECONDS for a request whose answer the OpenAPI document doesn't tell of
-	PIX_FUZZ_API_SECONDS=$(SECONDS) $(CARGO) test --package pix-tests --test api_document -- --nocapture every_answer
+	PIX_FUZZ_API_SECONDS=$(or $(SECONDS),120) $(CARGO) test --package pix-tests --test api_document -- --nocapture every_answer
+
+# Built once, which takes a minute or two.
+CARGO_FUZZ := target/tools/bin/cargo-fuzz
+$(CARGO_FUZZ):
+	$(CARGO) install cargo-fuzz --version 0.13.2 --locked --quiet --root target/tools
+
+fuzz: tools $(CARGO_FUZZ) ## Fuzz what reads the bytes of others, SECONDS for each target; TARGET=amount for one, INPUT=file to run that alone
+	@command -v c++ >/dev/null || { echo "a C++ compiler is needed: apt-get install g++"; exit 1; }
+	@tests/fuzz/run.sh "$(or $(SECONDS),60)" "$(TARGET)" "$(INPUT)"
 
 SEEDS ?= 1000000
 PROFILE ?= release

@@ -40,6 +40,9 @@
 //! # }
 //! ```
 
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod secrets;
 pub mod tokens;
 

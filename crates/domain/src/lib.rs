@@ -46,6 +46,9 @@ pub mod error;
 pub mod evidence;
 pub mod fees;
 pub mod follow_up;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod ids;
 pub mod invalid;
 pub mod ip;

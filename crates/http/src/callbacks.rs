@@ -95,7 +95,7 @@ fn received() -> HttpResponse {
 }
 
 /// Our reference, in `external_id`: flat, or in the family's `requestBody`.
-fn reference(text: &str) -> Result<Option<Uuid>, ApiError> {
+pub(crate) fn reference(text: &str) -> Result<Option<Uuid>, ApiError> {
     let form = Form::parse(text, Mode::Liberal)?;
     let mut problems = Problems::default();
     let within = form.child("requestBody", &mut problems)?;

@@ -27,6 +27,9 @@ mod edge;
 mod error;
 mod extract;
 mod fields;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod health;
 mod json;
 mod language;

@@ -15,10 +15,10 @@ use crate::json::Object;
 
 /// What a body of the token endpoint may say.
 #[derive(Default)]
-struct Grant {
+pub(crate) struct Grant {
     kind: Option<String>,
-    public_id: Option<String>,
-    secret: Option<String>,
+    pub(crate) public_id: Option<String>,
+    pub(crate) secret: Option<String>,
     scope: Option<String>,
 }
 
@@ -83,7 +83,7 @@ fn refused(error: AuthError) -> ApiError {
 }
 
 /// Reads a body by what it looks like; the content type only tells the two kinds of form apart.
-fn read(headers: &HeaderMap, bytes: &[u8]) -> Result<Grant, ApiError> {
+pub(crate) fn read(headers: &HeaderMap, bytes: &[u8]) -> Result<Grant, ApiError> {
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let text = body::text(bytes)?.trim();
     if text.is_empty() || text == "[]" {
@@ -151,7 +151,7 @@ fn parameter<'a>(header: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// User and password of HTTP Basic (RFC 7617).
-fn basic_credentials(encoded: &str) -> Option<(String, String)> {
+pub(crate) fn basic_credentials(encoded: &str) -> Option<(String, String)> {
     let text = String::from_utf8(base64(encoded)?).ok()?;
     // `echo id:secret | base64` encodes the end of the line too, which no secret of ours has.
     let (user, password) = text.trim_end_matches(['\r', '\n']).split_once(':')?;

@@ -28,7 +28,7 @@ pub(crate) async fn read(mut response: Response, sent_at: Timestamp) -> reqwest:
 }
 
 /// `Retry-After` (RFC 9110 §10.2.3): seconds, or a date, from which the time of sending is taken.
-fn retry_after(headers: &HeaderMap, sent_at: Timestamp) -> Option<Duration> {
+pub(crate) fn retry_after(headers: &HeaderMap, sent_at: Timestamp) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     let wait = if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         // More digits than fit are a long time.
@@ -43,7 +43,7 @@ fn retry_after(headers: &HeaderMap, sent_at: Timestamp) -> Option<Duration> {
 }
 
 /// The beginning of a body as text that can be stored and shown anywhere: at most [`MAX_EXCERPT_BYTES`].
-fn excerpt(body: &[u8]) -> String {
+pub(crate) fn excerpt(body: &[u8]) -> String {
     let mut text = String::new();
     for c in String::from_utf8_lossy(body).chars() {
         let c = match c {
@@ -60,7 +60,7 @@ fn excerpt(body: &[u8]) -> String {
 }
 
 /// Control characters, and what hides or reorders the text around it.
-fn is_unsafe(c: char) -> bool {
+pub(crate) fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c,
             '\u{61C}' | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{FEFF}')

@@ -44,6 +44,9 @@
 mod address;
 mod answer;
 pub mod derive;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod guard;
 pub mod resolve;
 pub mod run;

@@ -4,6 +4,8 @@
 //! same POST once more → the verdict of the table in `classify.rs`. Then, if it was done, `read.rs` says whether the
 //! answer is about us. It must never know why money is moved.
 
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod read;
 mod wire;
 
@@ -161,7 +163,7 @@ impl ClassicV2Provider {
             (Verdict::NotDone, _) => Err(self.unavailable(&why)),
             (Verdict::Rejected, Ok(mut answer)) => {
                 answer.json = answer.json.map(|text| read::hide(&text, self.secret()));
-                match Refusal::read(&answer) {
+                match Refusal::shown(&answer, |text| read::hide(text, self.secret())) {
                     Some(Refusal { code, message }) => {
                         tracing::info!(provider = %self.name, operation = operation.name(), %reference, %code, "refused");
                         let body = ProviderBody(answer.json.unwrap_or_default());

@@ -185,6 +185,11 @@ pub(crate) struct Refusal {
 impl Refusal {
     /// Reads one, or `None` when the answer isn't one.
     pub(crate) fn read(answer: &Answer) -> Option<Self> {
+        Self::shown(answer, str::to_owned)
+    }
+
+    /// The same, as `show` leaves its texts. They are decoded by then: an escape of JSON hides nothing from it.
+    pub(crate) fn shown(answer: &Answer, show: impl Fn(&str) -> String) -> Option<Self> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct ErrorBody {
@@ -194,8 +199,8 @@ impl Refusal {
         }
         let text = answer.json.as_deref().filter(|text| is_object(text))?;
         let body: ErrorBody = serde_json::from_str(text).ok()?;
-        let code = code_of(&body.code)?;
-        (body.status_code == answer.status).then(|| Self { code, message: message_of(&body.message) })
+        let code = code_of(&show(&body.code))?;
+        (body.status_code == answer.status).then(|| Self { code, message: message_of(&show(&body.message)) })
     }
 }
 

@@ -35,6 +35,9 @@ pub use breaker::{
     HALF_OPEN_PROBES_BOUNDS, OPEN_FOR_BOUNDS,
 };
 pub use classic_v2::ClassicV2Provider;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub use classic_v2::fuzzing;
 pub use config::{
     CALL_TIMEOUT_BOUNDS, CONNECT_TIMEOUT_BOUNDS, ClassicV2Config, ClientTls, ConfigError,
     DEFAULT_CALL_TIMEOUT, DEFAULT_CONNECT_TIMEOUT, DEFAULT_QUEUE_WAIT, DEFAULT_TOKEN_TIMEOUT, MAX_CHARGES,

@@ -39,7 +39,9 @@ fn write() -> Value {
     });
     let variable = |key: &str, value: &str| json!({"key": key, "value": value});
     let filled = KEPT.iter().map(|(_, name, _)| variable(name, ""));
-    let given = [("baseUrl", "http://127.0.0.1:8080"), ("publicId", ""), ("secret", "")];
+    // The payment page names a charge by its uuid alone.
+    let given =
+        [("baseUrl", "http://127.0.0.1:8080"), ("publicId", ""), ("secret", ""), ("uuid", "{{charge}}")];
     json!({
         "info": {
             "name": MODEL.info.title,

@@ -51,7 +51,8 @@ pub(crate) async fn consult(mut call: TenantCall) -> Answer {
         .object("provider", provider(&answer, &checked_at))))
 }
 
-fn read(text: &str) -> Result<(Option<Uuid>, Option<ExternalId>), ApiError> {
+/// What names the transaction: at least one of the two.
+pub(crate) fn read(text: &str) -> Result<(Option<Uuid>, Option<ExternalId>), ApiError> {
     let form = Form::parse(text, Mode::Strict)?;
     let mut problems = Problems::default();
     let parse = |text: &str| match Uuid::try_parse(text) {

@@ -77,7 +77,11 @@ pub(super) fn distinct(kinds: &[EventKind]) -> Vec<EventKind> {
     EventKind::ALL.into_iter().filter(|kind| kinds.contains(kind)).collect()
 }
 
-fn read(query_string: &str, integrator_id: IntegratorId) -> Result<(EventQuery, String), ApiError> {
+/// What is asked for, and the query without its cursor.
+pub(crate) fn read(
+    query_string: &str,
+    integrator_id: IntegratorId,
+) -> Result<(EventQuery, String), ApiError> {
     let values: BTreeMap<String, String> = values(query_string)?;
     let mut problems = Problems::default();
     let mut query = EventQuery { limit: DEFAULT_PER_PAGE, ..EventQuery::default() };
@@ -143,11 +147,12 @@ fn answer(
 }
 
 /// The place after an event of that number, as clients see it.
-fn write_cursor(integrator_id: IntegratorId, number: u64) -> String {
+pub(crate) fn write_cursor(integrator_id: IntegratorId, number: u64) -> String {
     cursor::write("events", integrator_id, &format!("{number:016x}"))
 }
 
-fn read_cursor(integrator_id: IntegratorId, text: &str) -> Option<u64> {
+/// Reads what [`write_cursor`] wrote for that integrator, and nothing else.
+pub(crate) fn read_cursor(integrator_id: IntegratorId, text: &str) -> Option<u64> {
     let number = u64::from_str_radix(cursor::read("events", integrator_id, text)?, 16).ok()?;
     (write_cursor(integrator_id, number) == text).then_some(number)
 }

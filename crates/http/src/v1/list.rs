@@ -22,7 +22,7 @@ pub(crate) struct Asked {
     /// The same for the domain.
     pub(crate) query: ListQuery,
     /// The query without its cursor, for the links to other pages.
-    filters: String,
+    pub(crate) filters: String,
     list: &'static str,
     integrator_id: IntegratorId,
 }
@@ -172,7 +172,8 @@ pub(super) fn moment(
     moment
 }
 
-fn write_cursor(list: &str, integrator_id: IntegratorId, place: Cursor) -> String {
+/// A cursor of that list and integrator.
+pub(crate) fn write_cursor(list: &str, integrator_id: IntegratorId, place: Cursor) -> String {
     let place = match place {
         Cursor::OlderThan(id) => format!("00{}", id.simple()),
         Cursor::NewerThan(id) => format!("01{}", id.simple()),
@@ -180,7 +181,8 @@ fn write_cursor(list: &str, integrator_id: IntegratorId, place: Cursor) -> Strin
     cursor::write(list, integrator_id, &place)
 }
 
-fn read_cursor(list: &str, integrator_id: IntegratorId, text: &str) -> Option<Cursor> {
+/// Reads what [`write_cursor`] wrote, and nothing else.
+pub(crate) fn read_cursor(list: &str, integrator_id: IntegratorId, text: &str) -> Option<Cursor> {
     let (direction, id) = cursor::read(list, integrator_id, text)?.split_at_checked(2)?;
     let id = Uuid::try_parse(id).ok().filter(|parsed| parsed.simple().to_string() == id)?;
     match direction {
@@ -191,7 +193,7 @@ fn read_cursor(list: &str, integrator_id: IntegratorId, text: &str) -> Option<Cu
 }
 
 /// All but the unreserved characters of RFC 3986 §2.3, and the comma of lists.
-pub(super) fn percent_encoded(text: &str) -> String {
+pub(crate) fn percent_encoded(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {
             b'-' | b'.' | b'_' | b'~' | b',' => char::from(byte).to_string(),

@@ -70,7 +70,8 @@ pub(crate) async fn enable(mut call: TenantCall) -> Answer {
     Ok(ok(Object::new().text("id", &id.to_string()).raw("off", "null")))
 }
 
-fn read_replay(text: &str) -> Result<ReplayQuery, ApiError> {
+/// What is to be delivered once more.
+pub(crate) fn read_replay(text: &str) -> Result<ReplayQuery, ApiError> {
     let form = Form::parse(text, Mode::Strict)?;
     let mut problems = Problems::default();
     let since = form.optional("since", moment, &mut problems);

@@ -108,7 +108,11 @@ fn pieces(
     )
 }
 
-fn read(query_string: &str, integrator_id: IntegratorId) -> Result<(StatementQuery, String), ApiError> {
+/// What is asked for, and the filters for links to other pages.
+pub(crate) fn read(
+    query_string: &str,
+    integrator_id: IntegratorId,
+) -> Result<(StatementQuery, String), ApiError> {
     let values = values(query_string)?;
     let mut problems = Problems::default();
     let mut query = StatementQuery { limit: DEFAULT_PER_PAGE, ..StatementQuery::default() };

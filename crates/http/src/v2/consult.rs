@@ -4,6 +4,7 @@ use pix_domain::error::ServiceError;
 use pix_domain::transactions::ProviderAnswer;
 
 use super::{nameable, pix_id, transaction};
+use crate::error::ApiError;
 use crate::extract::{Answer, TenantCall, ok};
 use crate::fields::{Form, Mode, Problems};
 
@@ -11,11 +12,7 @@ use crate::fields::{Form, Mode, Problems};
 pub(crate) async fn consult(mut call: TenantCall) -> Answer {
     let caller = call.caller().await?;
     let text = call.text().await?;
-    let form = Form::parse(&text, Mode::Liberal)?;
-    let mut problems = Problems::default();
-    let pix_id = pix_id(&form, &mut problems);
-    problems.check()?;
-    let pix_id = nameable(pix_id.unwrap_or_default())?;
+    let pix_id = read(&text)?;
 
     let (transactions, integrator_id) = (call.state.services.transactions.clone(), caller.integrator_id);
     let (found, answer) = call
@@ -32,4 +29,13 @@ pub(crate) async fn consult(mut call: TenantCall) -> Answer {
         .await?;
     let shown = transaction::wrapped(&transaction::consulted(&found));
     Ok(ok(shown.passing_on(answer.as_ref())))
+}
+
+/// What names the transaction.
+pub(crate) fn read(text: &str) -> Result<String, ApiError> {
+    let form = Form::parse(text, Mode::Liberal)?;
+    let mut problems = Problems::default();
+    let pix_id = pix_id(&form, &mut problems);
+    problems.check()?;
+    nameable(pix_id.unwrap_or_default())
 }

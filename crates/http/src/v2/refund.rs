@@ -18,11 +18,7 @@ pub(crate) async fn create(mut call: TenantCall) -> Answer {
     let caller = call.caller().await?;
     let key = call.idempotency_key()?;
     let text = call.text().await?;
-    let form = Form::parse(&text, Mode::Liberal)?;
-    let mut problems = Problems::default();
-    let pix_id = pix_id(&form, &mut problems);
-    let body = RefundBody::parse(&form, problems)?;
-    let pix_id = nameable(pix_id.unwrap_or_default())?;
+    let (pix_id, body) = read(&text)?;
 
     let (transactions, integrator_id) = (call.state.services.transactions.clone(), caller.integrator_id);
     let found =
@@ -38,6 +34,15 @@ pub(crate) async fn create(mut call: TenantCall) -> Answer {
         return Err(ApiError::failed(failure));
     }
     Ok(ok(render(&refund)))
+}
+
+/// What names the charge, and what is said of the refund.
+pub(crate) fn read(text: &str) -> Result<(String, RefundBody), ApiError> {
+    let form = Form::parse(text, Mode::Liberal)?;
+    let mut problems = Problems::default();
+    let pix_id = pix_id(&form, &mut problems);
+    let body = RefundBody::parse(&form, problems)?;
+    Ok((nameable(pix_id.unwrap_or_default())?, body))
 }
 
 /// `transactionId` is the charge's, `refundId` the refund's: both as the provider calls them, as far as known.

@@ -131,11 +131,19 @@ impl<'a> Expected<'a> {
     /// An answer need not tell the key, and may mask it; a whole one must be ours, however it is written.
     fn check_key(&self, told: &Told<'_>) -> Read<()> {
         #[derive(Deserialize)]
-        struct ToldPayee {
-            key: Option<String>,
+        struct ToldPayee<'a> {
+            #[serde(borrow)]
+            key: Option<&'a RawValue>,
         }
         let Some((ours, payee)) = self.key.zip(told.credit_party) else { return Ok(()) };
-        let named = object::<ToldPayee>(payee.get()).ok().and_then(|payee| payee.key);
+        // What is no object tells no key: an empty text, an empty array.
+        if !is_object(payee.get()) {
+            return Ok(());
+        }
+        // `false` is PHP's way to say none; digits are a key too when they come as a number.
+        let named = object::<ToldPayee<'_>>(payee.get())?.key.map(RawValue::get);
+        let named = named.filter(|raw| *raw != "false");
+        let named = named.map(|raw| serde_json::from_str(raw).unwrap_or_else(|_number| raw.to_owned()));
         match named {
             Some(named) if named.is_empty() || named.contains('*') => Ok(()),
             Some(named) if PixKey::parse(ours.kind(), &named).ok().as_ref() != Some(ours) => Err(OTHER_KEY),

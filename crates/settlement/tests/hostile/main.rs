@@ -327,6 +327,8 @@ async fn an_answer_about_something_else_is_told_from_one_that_was_lost() {
         (GOOD.replacen('{', r#"{"transactionType":"REFUND","#, 1), Some("kind")),
         (with_key("somebody.else@example.com"), Some("key")),
         (with_key("not a key"), Some("key")),
+        (GOOD.replacen('{', r#"{"creditParty":{"key":11987654321},"#, 1), Some("key")),
+        (with_key(&format!(r#"{KEY}","key":"somebody.else@example.com"#)), None),
         (GOOD.replace("PENDING", "IN_ANALYSIS"), None),
         (GOOD.replace("t1", ""), None),
     ] {
@@ -340,6 +342,10 @@ async fn an_answer_about_something_else_is_told_from_one_that_was_lost() {
     }
     for key in [&KEY.to_uppercase(), "***@example.com", ""] {
         send(json(200, &with_key(key))).await.0.unwrap();
+    }
+    for none in ["null", "[]", "\"\"", "{}", r#"{"key":null}"#, r#"{"key":false}"#] {
+        let body = GOOD.replacen('{', &format!(r#"{{"creditParty":{none},"#), 1);
+        send(json(200, &body)).await.0.unwrap();
     }
     let (_server, provider) = start(vec![json(200, GOOD)]).await;
     let known = Inquiry { provider_id: ProviderId::parse("t2"), ..inquiry() };
