@@ -42,7 +42,7 @@ fn refused(error: &ApiError, generation: Generation, sent: &str) {
     let field = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
     let (status_field, message) = match generation {
         Generation::V1 => ("status", "detail"),
-        Generation::V2 => ("statusCode", "message"),
+        Generation::V2 | Generation::Page(_) => ("statusCode", "message"),
     };
     assert_eq!(fields.get(status_field), Some(&Value::from(status.as_u16())), "{text}");
     assert_eq!(field("requestId"), request_id, "{text}");
