@@ -10,8 +10,11 @@ use std::path::{Path, PathBuf};
 
 use pix_tests::repository;
 
+/// What a target calls.
+type Entry = fn(&[u8]);
+
 /// The targets, each with what it calls.
-const TARGETS: &[(&str, fn(&[u8]))] = &[
+const TARGETS: &[(&str, Entry)] = &[
     ("amount", pix_http::fuzzing::amount),
     ("br_code", pix_domain::fuzzing::br_code),
     ("callbacks", pix_http::fuzzing::callbacks),
