@@ -56,7 +56,7 @@ pub struct Page<T> {
 
 impl<T> Page<T> {
     /// Makes a page of `limit` rows out of what a store returned for `limit + 1`.
-    pub fn trim<K>(mut items: Vec<T>, cursor: Option<Cursor<K>>, limit: u32) -> Self {
+    pub fn trim<K: Copy>(mut items: Vec<T>, cursor: Option<Cursor<K>>, limit: u32) -> Self {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let more = items.len() > limit;
         match cursor {

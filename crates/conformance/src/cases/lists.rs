@@ -200,7 +200,9 @@ pub async fn records_are_listed_by_what_is_attached_to_them(harness: &mut dyn St
     let (owner, payer) = (services.integrator().await, services.funded(100_000).await);
     let of = |pairs: &[(&str, &str)]| {
         let mut metadata = Metadata::default();
-        pairs.iter().for_each(|(key, value)| metadata.insert(key, value).expect("a pair"));
+        for (key, value) in pairs {
+            metadata.insert(key, value).expect("a pair");
+        }
         metadata
     };
     let odd = "50% of \"it\" \\ 'é' {}";

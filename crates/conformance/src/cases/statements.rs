@@ -14,6 +14,7 @@ use crate::builders::{cents, some_fees};
 use crate::{Services, StoreHarness, services};
 
 const LENGTH: usize = 60;
+const ROUNDS: u64 = 20;
 
 async fn read(services: &Services, integrator_id: IntegratorId, query: &EntryQuery) -> Vec<Entry> {
     services.stores.domain.wallets.entries(integrator_id, query).await.expect("entries")
@@ -29,11 +30,11 @@ async fn page(services: &Services, owner: IntegratorId, query: &StatementQuery) 
 async fn a_book(services: &Services) -> (IntegratorId, Vec<Entry>) {
     let owner = services.funded(1_000_000).await;
     services.set_fees(owner, some_fees()).await;
-    for number in 0..LENGTH / 3 {
+    for number in 0..ROUNDS {
         services.wait(Duration::from_mins(10));
         let mut intent = services.withdrawal_intent(owner, 1_000);
         let record = intent.withdrawal().cloned().expect("a withdrawal");
-        intent.at = intent.at.minus(Duration::from_mins(number as u64 * 17 % 50));
+        intent.at = intent.at.minus(Duration::from_mins(number * 17 % 50));
         services.apply(intent).await;
         services.wait(Duration::from_secs(1));
         let fail = pix_domain::charges::Failure { code: "no".into(), message: "no".into() };
@@ -77,7 +78,7 @@ pub async fn entries_are_read_by_what_is_asked_for(harness: &mut dyn StoreHarnes
         all,
     ];
     for query in queries {
-        let limit = query.limit as usize;
+        let limit = usize::try_from(query.limit).expect("a small number");
         let wanted: Vec<Entry> = book.iter().filter(|entry| query.wants(entry)).copied().collect();
         let backwards: Vec<Entry> = wanted.iter().rev().take(limit).copied().collect();
         let forwards: Vec<Entry> = wanted.into_iter().take(limit).collect();

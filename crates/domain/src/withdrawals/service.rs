@@ -223,7 +223,7 @@ impl WithdrawalService {
             Err(refused) => Err(refused),
         };
         let after = intent.and_then(|intent| {
-            let held = intent.postings.iter().try_fold(wallet, |wallet, posting| wallet.after(posting));
+            let held = intent.postings.iter().try_fold(wallet, Wallet::after);
             held.map_err(|_lacking| ServiceError::InsufficientBalance)
         });
         match after {

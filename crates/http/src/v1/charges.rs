@@ -25,7 +25,7 @@ pub(crate) async fn create(mut call: TenantCall) -> Answer {
     let check = |url: &_| call.state.services.postbacks.check(url);
     let command = requests::charge(&text, Mode::Strict, &caller, key, &check)?;
     let charges = call.state.services.charges.clone();
-    let outcome = call.state.run(async move { charges.create(command).await }).await?;
+    let outcome = Box::pin(call.state.run(async move { charges.create(command).await })).await?;
     let replayed = matches!(outcome, Outcome::Replayed(_));
     let charge = outcome.into_inner();
     let base = &call.state.config.public_url;

@@ -17,7 +17,7 @@ pub(crate) async fn create(mut call: TenantCall) -> Answer {
     let check = |url: &_| call.state.services.postbacks.check(url);
     let command = requests::charge(&text, Mode::Liberal, &caller, key, &check)?;
     let charges = call.state.services.charges.clone();
-    let charge = call.state.run(async move { charges.create(command).await }).await?.into_inner();
+    let charge = Box::pin(call.state.run(async move { charges.create(command).await })).await?.into_inner();
     if let ChargeState::Failed(failure) = &charge.state {
         return Err(ApiError::failed(failure));
     }

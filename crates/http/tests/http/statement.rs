@@ -28,6 +28,15 @@ async fn rows(gateway: &Gateway, tenant: &Tenant, query: &str) -> Vec<Value> {
     page["data"].as_array().unwrap().clone()
 }
 
+/// An amount of an answer in centavos.
+fn cents(value: &Value) -> i64 {
+    let text = value.to_string();
+    let digits = text.trim_start_matches('-');
+    let (reais, part) = digits.split_once('.').unwrap_or((digits, ""));
+    let cents = reais.parse::<i64>().unwrap() * 100 + format!("{part:0<2}").parse::<i64>().unwrap();
+    if text.starts_with('-') { -cents } else { cents }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_posting_is_in_the_statement_with_the_balances_after_it() {
     let gateway = Gateway::start().await;
@@ -56,8 +65,7 @@ async fn every_posting_is_in_the_statement_with_the_balances_after_it() {
     assert_eq!(rows[0]["available_balance"], balance["available"]);
     for (change, balance) in [("available_change", &balance["available"]), ("held_change", &balance["held"])]
     {
-        let cents = |value: &Value| (value.as_f64().unwrap() * 100.0).round();
-        assert_eq!(rows.iter().map(|row| cents(&row[change])).sum::<f64>(), cents(balance), "{change}");
+        assert_eq!(rows.iter().map(|row| cents(&row[change])).sum::<i64>(), cents(balance), "{change}");
     }
     let stranger = gateway.tenant(0).await;
     assert_eq!(gateway.get(&stranger, STATEMENT).await.expect(200).json()["data"], json!([]));
@@ -164,7 +172,7 @@ async fn as_csv_it_comes_whole_however_long_it_is() {
     let numbers: Vec<u64> =
         long.lines().skip(1).map(|line| line.split(',').next().unwrap().parse().unwrap()).collect();
     assert!(numbers.len() > 2_000, "{}", numbers.len());
-    let down: Vec<u64> = (1..=numbers.len() as u64).rev().collect();
+    let down: Vec<u64> = (1..=u64::try_from(numbers.len()).unwrap()).rev().collect();
     assert_eq!(numbers, down);
     let path = format!("{STATEMENT}?type=x");
     let refused = gateway.send(Request::new("GET", &path).token(&tenant).header("Accept", "text/csv")).await;
