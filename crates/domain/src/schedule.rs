@@ -45,6 +45,19 @@ pub fn ended_charge(attempts: u32, now: Timestamp) -> Option<Timestamp> {
     ENDED_CHARGE_WAITS.get(index).map(|wait| now.plus(*wait))
 }
 
+/// When to ask about a canceled charge next, after `attempts` questions: as about a live one until its time is over, since a
+/// provider need not have removed its code; and then as long as about one that has ended. `None` when never again.
+pub fn canceled_charge(charge: &Charge, attempts: u32, now: Timestamp) -> Option<Timestamp> {
+    if now < charge.expires_at {
+        return Some(pending_charge(charge, attempts, now));
+    }
+    let mut at = charge.expires_at;
+    ENDED_CHARGE_WAITS.iter().find_map(|wait| {
+        at = at.plus(*wait);
+        (at > now).then_some(at)
+    })
+}
+
 /// `wait`, shortened by up to a tenth, so that what failed together is not asked about together again. The same for
 /// the same record and attempt.
 pub fn jittered(wait: Duration, id: Uuid, attempts: u32) -> Duration {

@@ -203,7 +203,8 @@ impl TransactionService {
                 match charge.state {
                     ChargeState::Pending => Some(schedule::pending_charge(&charge, attempts, now)),
                     ChargeState::Creating => Some(now.plus(schedule::uncertain(attempts))),
-                    ChargeState::Expired | ChargeState::Canceled => schedule::ended_charge(attempts, now),
+                    ChargeState::Expired => schedule::ended_charge(attempts, now),
+                    ChargeState::Canceled => schedule::canceled_charge(&charge, attempts, now),
                     // Due for a reason that only an answer settles.
                     ChargeState::Paid if answer.is_err() => Some(now.plus(schedule::outgoing(attempts))),
                     ChargeState::Paid | ChargeState::Failed(_) => None,

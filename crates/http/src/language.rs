@@ -339,6 +339,10 @@ const PORTUGUESE: &[(&str, &str)] = &[
     ("{} must be dead or all", "{} deve ser dead ou all"),
     ("{} must be later than since", "{} deve ser posterior a since"),
     ("{} must be one of {}", "{} deve ser um de {}"),
+    (
+        "cursor has no meaning for CSV, which has no pages",
+        "cursor não tem sentido para CSV, que não tem páginas",
+    ),
     ("size must be at least {} for this code", "size deve ser pelo menos {} para este código"),
     ("{} must not be empty", "{} não deve ser vazio"),
     ("{} is required", "{} é obrigatório"),

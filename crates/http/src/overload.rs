@@ -19,6 +19,9 @@ use crate::state::State;
 /// How many health checks are answered at once: each of some asks the store.
 const HEALTH_AT_ONCE: usize = 16;
 
+/// How many exports are sent at once. Each has at most one piece in memory.
+const EXPORTS_AT_ONCE: usize = 16;
+
 /// How many requests of the payment page are answered at once, past which the store would only be asked later.
 const PAGES_AT_ONCE: usize = 256;
 
@@ -40,6 +43,7 @@ pub(crate) struct Places {
     sign_ins: Arc<Semaphore>,
     health: Arc<Semaphore>,
     pages: Arc<Semaphore>,
+    exports: Arc<Semaphore>,
 }
 
 impl Places {
@@ -51,8 +55,17 @@ impl Places {
             sign_ins: places(config.sign_ins_at_once),
             health: places(HEALTH_AT_ONCE),
             pages: places(PAGES_AT_ONCE),
+            exports: places(EXPORTS_AT_ONCE),
         }
     }
+}
+
+/// A place for an answer that is read and sent piece by piece, for as long as its reader takes.
+pub(crate) fn export(places: &Places) -> Result<OwnedSemaphorePermit, ApiError> {
+    places.exports.clone().try_acquire_owned().map_err(|_all_taken| {
+        count_shed("export");
+        ApiError::overloaded()
+    })
 }
 
 /// Counts what was turned away.

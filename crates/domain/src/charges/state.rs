@@ -77,12 +77,14 @@ fn create(charge: Charge, event: EventKind, now: Timestamp) -> Transition {
 }
 
 /// When the provider is asked next: soon while it has not confirmed, seldom while the code is live (the callback is
-/// quicker) and for some days after its end (a late payment is money), never once it is paid.
+/// quicker) and for some days after its end (a late payment is money), never once it is paid. A canceled charge may have a
+/// live code: a provider need not remove it.
 fn follow_up(charge: &Charge, now: Timestamp) -> Option<Timestamp> {
     match charge.state {
         ChargeState::Creating => Some(now.plus(schedule::outgoing(0))),
         ChargeState::Pending => Some(schedule::pending_charge(charge, 0, now)),
-        ChargeState::Expired | ChargeState::Canceled => schedule::ended_charge(0, now),
+        ChargeState::Expired => schedule::ended_charge(0, now),
+        ChargeState::Canceled => schedule::canceled_charge(charge, 0, now),
         ChargeState::Paid | ChargeState::Failed(_) => None,
     }
 }

@@ -55,8 +55,12 @@ impl StatementService {
         query: StatementQuery,
     ) -> Result<Page<Entry>, ServiceError> {
         let StatementQuery { reasons, resource_id, created_from, created_to, cursor, limit } = query;
-        // A record of which an entry is older than itself there is none.
-        let born = resource_id.and_then(made_at).map(|at| at.minus(MAX_DISORDER));
+        // No record has entries from before it was given its id, and none has an id of another kind.
+        let born = resource_id.map(made_at);
+        if let Some(None) = born {
+            return Ok(Page { items: Vec::new(), has_older: false, has_newer: false });
+        }
+        let born = born.flatten().map(|at| at.minus(MAX_DISORDER));
         let (first, end) = self.bounds(integrator_id, created_from.max(born), created_to).await?;
         let (after, before, newest_first) = match cursor {
             Some(Cursor::NewerThan(number)) => (first.max(number), end, false),

@@ -13,6 +13,7 @@ use pix_domain::ports::Outcome;
 use pix_domain::provider::{
     ChargeReport, MockSettlementProvider, Party, Payment, ProviderBody, ProviderError, Removal, Ticket,
 };
+use pix_domain::schedule::ENDED_CHARGE_WAITS;
 use pix_domain::text::IdempotencyKey;
 use pix_domain::time::Timestamp;
 use pix_domain::transactions::TransactionService;
@@ -398,6 +399,28 @@ async fn a_charge_is_canceled_when_nobody_has_paid_and_the_provider_was_told() {
         let refused = ServiceError::InvalidState("a paid charge can't be canceled; refund it");
         assert_eq!(canceling(&world, vec![paid()], None).await, (Err(refused), "paid"));
     }
+}
+
+#[tokio::test]
+async fn a_canceled_charge_is_watched_for_as_long_as_its_code_may_live() {
+    let world = live_world();
+    let unpaid = Ok(Some(received(vec![])));
+    let canceled = canceling(&world, vec![unpaid.clone()], Some(Ok(Removal::NotOffered))).await;
+    assert_eq!(canceled, (Ok("canceled"), "canceled"));
+    let transactions = TransactionService::new(world.ports(knowing(unpaid)));
+    let (end, mut asked) = (world.charge(2).expires_at, Vec::new());
+    let due = || world.stored().follow_ups.values().next().copied();
+    while let Some(due_at) = due() {
+        world.wait(due_at.since(world.now()));
+        asked.push(due_at);
+        let attempts = u32::try_from(asked.len()).unwrap();
+        let claimed = world.claimed(world.charge(2).resource(), attempts);
+        transactions.follow_up(claimed).await.unwrap();
+    }
+    assert!(asked.iter().any(|at| *at < end), "{asked:?}");
+    assert!(asked.contains(&end), "{asked:?}");
+    let days: Duration = ENDED_CHARGE_WAITS.iter().sum();
+    assert_eq!(asked.last(), Some(&end.plus(days)));
 }
 
 #[tokio::test]

@@ -11,9 +11,15 @@ const CHECK_DIGITS: usize = 16;
 
 /// The cursor of `place` in a list.
 pub(super) fn write(list: &str, integrator_id: IntegratorId, place: &str) -> String {
+    format!("{place}{}", check(list, integrator_id, place))
+}
+
+/// The last digits of a cursor: of `place`, as the list writes it down.
+pub(super) fn check(list: &str, integrator_id: IntegratorId, place: &str) -> String {
     let name = format!("{list}\0{integrator_id}\0{place}");
-    let check = Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()).simple().to_string();
-    format!("{place}{}", check.get(..CHECK_DIGITS).unwrap_or_default())
+    let mut check = Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()).simple().to_string();
+    check.truncate(CHECK_DIGITS);
+    check
 }
 
 /// The place that a cursor names; `None` when it is damaged, or one of another list or integrator.

@@ -24,6 +24,9 @@ use crate::fields::Problems;
 use crate::json::{self, Object};
 use crate::{postbacks, time};
 
+/// How many digits of a cursor are the number of an event.
+const CURSOR_NUMBER_DIGITS: usize = 16;
+
 /// A page of events, oldest first.
 pub(crate) async fn list(call: TenantCall) -> Answer {
     let caller = call.caller().await?;
@@ -146,14 +149,15 @@ fn answer(
     answer.content_type("application/json").body(body.end())
 }
 
-/// The place after an event of that number, as clients see it.
+/// The place after an event of that number, as clients see it. They keep it for good, so that its form never changes.
 pub(crate) fn write_cursor(integrator_id: IntegratorId, number: u64) -> String {
-    cursor::write("events", integrator_id, &format!("{number:016x}"))
+    format!("{number:0CURSOR_NUMBER_DIGITS$x}{}", cursor::check("events", integrator_id, &number.to_string()))
 }
 
 /// Reads what [`write_cursor`] wrote for that integrator, and nothing else.
 pub(crate) fn read_cursor(integrator_id: IntegratorId, text: &str) -> Option<u64> {
-    let number = u64::from_str_radix(cursor::read("events", integrator_id, text)?, 16).ok()?;
+    let (number, _check) = text.split_at_checked(CURSOR_NUMBER_DIGITS)?;
+    let number = u64::from_str_radix(number, 16).ok()?;
     (write_cursor(integrator_id, number) == text).then_some(number)
 }
 
@@ -215,6 +219,8 @@ mod tests {
         for place in ["", "7", "+000000000000001", "00000000000000FF", "é"] {
             assert_eq!(read_cursor(OURS, &cursor::write("events", OURS, place)), None, "{place}");
         }
+        // As clients have kept it.
+        assert_eq!(write_cursor(OURS, 255), "00000000000000ffd2ec2d2432a95a61");
     }
 
     #[test]

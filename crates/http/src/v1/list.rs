@@ -16,6 +16,9 @@ use crate::fields::Problems;
 use crate::json::{self, Object};
 use crate::time;
 
+/// The longest `Link` header field.
+const MAX_LINK_BYTES: usize = 4 * 1024;
+
 /// What a list is asked for.
 #[derive(Debug)]
 pub(crate) struct Asked {
@@ -38,7 +41,7 @@ impl Asked {
         let values = values(query_string)?;
         let mut problems = Problems::default();
         let mut query = ListQuery { limit: DEFAULT_PER_PAGE, ..ListQuery::default() };
-        let mut filters = String::new();
+        let (mut filters, mut told) = (String::new(), false);
         for (name, value) in &values {
             match name.as_str() {
                 "per_page" => query.limit = per_page(value, &mut problems),
@@ -50,7 +53,10 @@ impl Asked {
                 }
                 name if name.starts_with("metadata[") => {
                     let key = name.strip_prefix("metadata[").and_then(|rest| rest.strip_suffix(']'));
-                    if let Err(invalid) = query.metadata.insert(key.unwrap_or_default(), value) {
+                    // Of those that are wrong the first one is told.
+                    if let Err(invalid) = query.metadata.insert(key.unwrap_or_default(), value)
+                        && !std::mem::replace(&mut told, true)
+                    {
                         problems.add(name, invalid.code, &invalid.message);
                     }
                 }
@@ -117,8 +123,10 @@ pub(super) fn answer<T, K>(
     let link = |url: Option<String>, rel: &str| url.map(|url| format!("<{url}>; rel=\"{rel}\""));
     let header: Vec<String> =
         [link(next_url, "next"), link(prev_url, "prev")].into_iter().flatten().collect();
-    if !header.is_empty() {
-        answer.insert_header((LINK, header.join(", ")));
+    let header = header.join(", ");
+    // Proxies take no header field of any length; the body has the same links.
+    if !header.is_empty() && header.len() <= MAX_LINK_BYTES {
+        answer.insert_header((LINK, header));
     }
     answer.content_type("application/json").body(body.end())
 }

@@ -1,7 +1,10 @@
 //! `/api/v1/statement`: the integrator's book, newest first, with the balances after each entry; as JSON in pages, or all
 //! of it as CSV (RFC 4180).
 
+use std::time::{Duration, Instant};
+
 use actix_web::HttpResponse;
+use actix_web::http::Method;
 use actix_web::http::header::{ACCEPT, CONTENT_DISPOSITION};
 use actix_web::web::{self, Bytes};
 use futures_util::stream::{self, Stream};
@@ -10,6 +13,7 @@ use pix_domain::invalid::Invalid;
 use pix_domain::list::{Cursor, DEFAULT_PER_PAGE, Page};
 use pix_domain::wallet::statement::StatementQuery;
 use pix_domain::wallet::{Account, Entry, Reason};
+use tokio::sync::OwnedSemaphorePermit;
 use uuid::Uuid;
 
 use super::cursor;
@@ -24,6 +28,9 @@ use crate::{overload, time};
 /// What its cursors are told apart by.
 const LIST: &str = "statement";
 
+/// How long sending a CSV may take.
+const LONGEST_EXPORT: Duration = Duration::from_mins(10);
+
 /// How many entries a piece of a CSV has. Nothing of the store is held between two pieces.
 const CSV_PIECE: u32 = 1_000;
 
@@ -34,18 +41,26 @@ pub(crate) async fn list(call: TenantCall) -> Answer {
     let caller = call.caller().await?;
     let (query, filters) = read(call.http.query_string(), caller.integrator_id)?;
     if wants_csv(&call) {
+        if query.cursor.is_some() {
+            let message = "cursor has no meaning for CSV, which has no pages";
+            return Err(ApiError::invalid_field("cursor", Invalid::INVALID_FORMAT, message));
+        }
         // The first piece is read before anything is answered, so that what can't be read is an error.
         let query = StatementQuery { limit: CSV_PIECE, ..query };
         let reader = Reader {
             state: call.state.clone(),
             integrator_id: caller.integrator_id,
-            _place: overload::place(),
+            until: Instant::now() + LONGEST_EXPORT,
+            _place: overload::export(&call.state.places)?,
         };
         let first = reader.page(query.clone()).await?;
-        return Ok(HttpResponse::Ok()
+        let mut answer = HttpResponse::Ok();
+        answer
             .content_type("text/csv; charset=utf-8; header=present")
-            .insert_header((CONTENT_DISPOSITION, "attachment; filename=\"statement.csv\""))
-            .streaming(pieces(reader, query, first)));
+            .insert_header((CONTENT_DISPOSITION, "attachment; filename=\"statement.csv\""));
+        // HEAD wants nothing of it.
+        let is_head = call.http.method() == Method::HEAD;
+        return Ok(if is_head { answer.finish() } else { answer.streaming(pieces(reader, query, first)) });
     }
     let (statement, asked) = (call.state.services.statement.clone(), query.clone());
     let page = call.state.run(async move { statement.page(caller.integrator_id, asked).await }).await?;
@@ -66,16 +81,18 @@ fn wants_csv(call: &TenantCall) -> bool {
     let accepted = call.http.headers().get_all(ACCEPT).filter_map(|value| value.to_str().ok());
     let mut ranges = accepted.flat_map(|value| value.split(','));
     ranges.any(|range| {
-        let kind = range.split(';').next().unwrap_or_default();
-        kind.trim().eq_ignore_ascii_case("text/csv")
+        let mut parts = range.split(';').map(str::trim);
+        let kind = parts.next().unwrap_or_default();
+        kind.eq_ignore_ascii_case("text/csv") && !parts.any(|part| part == "q=0")
     })
 }
 
-/// Reads what a CSV is made of. In the place of its request, until the last of it is sent.
+/// Reads what a CSV is made of, in a place of its own: a slow reader takes none of those of requests.
 struct Reader {
     state: web::Data<State>,
     integrator_id: IntegratorId,
-    _place: Option<overload::Place>,
+    until: Instant,
+    _place: OwnedSemaphorePermit,
 }
 
 impl Reader {
@@ -97,6 +114,8 @@ fn pieces(
             let Some(query) = query else { return Ok(None) };
             let page = match read {
                 Some(page) => page,
+                // It ends without its last chunk, so that nobody takes it for whole.
+                None if Instant::now() > reader.until => return Err(ApiError::too_slow()),
                 None => reader.page(query.clone()).await?,
             };
             let last = page.items.last().filter(|_| page.has_older).map(|entry| entry.number);

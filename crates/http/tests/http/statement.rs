@@ -174,6 +174,16 @@ async fn as_csv_it_comes_whole_however_long_it_is() {
     assert!(numbers.len() > 2_000, "{}", numbers.len());
     let down: Vec<u64> = (1..=u64::try_from(numbers.len()).unwrap()).rev().collect();
     assert_eq!(numbers, down);
+    let page = gateway.get(&tenant, &format!("{STATEMENT}?per_page=1")).await.expect(200).json();
+    let path = format!("{STATEMENT}?cursor={}", page["meta"]["next_cursor"].as_str().unwrap());
+    let cursor = gateway.send(Request::new("GET", &path).token(&tenant).header("Accept", "text/csv")).await;
+    assert_eq!(cursor.expect(422).json()["errors"][0]["field"], "cursor");
+    let head =
+        gateway.send(Request::new("HEAD", STATEMENT).token(&tenant).header("Accept", "text/csv")).await;
+    assert_eq!(head.expect(200).body, "");
+    let plain =
+        Request::new("GET", STATEMENT).token(&tenant).header("Accept", "text/csv;q=0, application/json");
+    gateway.send(plain).await.expect(200).json();
     let path = format!("{STATEMENT}?type=x");
     let refused = gateway.send(Request::new("GET", &path).token(&tenant).header("Accept", "text/csv")).await;
     assert_eq!(refused.expect(422).header("content-type"), Some("application/problem+json"));

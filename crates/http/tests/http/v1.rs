@@ -556,7 +556,7 @@ async fn what_is_attached_is_shown_again_and_listed_by() {
         }
         let page =
             gateway.get(&tenant, &format!("{path}?metadata[a%20b]=7&metadata[]=1")).await.expect(422).json();
-        assert_eq!(page["errors"].as_array().unwrap().len(), 2);
+        assert_eq!(page["errors"].as_array().unwrap().len(), 1, "of all, the first");
     }
     let mut body = charge_body();
     (body["metadata"], body["external_id"]) = (json!(7), json!("v2"));

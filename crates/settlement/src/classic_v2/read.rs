@@ -143,7 +143,9 @@ impl<'a> Expected<'a> {
         // `false` is PHP's way to say none; digits are a key too when they come as a number.
         let named = object::<ToldPayee<'_>>(payee.get())?.key.map(RawValue::get);
         let named = named.filter(|raw| *raw != "false");
-        let named = named.map(|raw| serde_json::from_str(raw).unwrap_or_else(|_number| raw.to_owned()));
+        // So is an empty array; and what is no text nor number names nothing that could be compared.
+        let named = named.filter(|raw| !raw.starts_with(['[', '{', 't']));
+        let named = named.map(|raw| serde_json::from_str(raw).unwrap_or_else(|_number| digits(ours, raw)));
         match named {
             Some(named) if named.is_empty() || named.contains('*') => Ok(()),
             Some(named) if PixKey::parse(ours.kind(), &named).ok().as_ref() != Some(ours) => Err(OTHER_KEY),
@@ -157,6 +159,13 @@ impl<'a> Expected<'a> {
             _ => Ok(()),
         }
     }
+}
+
+/// A key that was told as a number, which has lost the zeros it begins with.
+fn digits(ours: &PixKey, number: &str) -> String {
+    let width = ours.as_str().len();
+    let zeros = matches!(ours.kind(), PixKeyType::Cpf | PixKeyType::Cnpj);
+    if zeros { format!("{number:0>width$}") } else { number.to_owned() }
 }
 
 /// A transaction as the provider tells it. Every answer of the contract is some part of this.

@@ -11,7 +11,7 @@ use super::Told;
 use crate::openapi::answers::{Kit, with_fields};
 use crate::openapi::parameters;
 use crate::openapi::schemas::token::{Live, Ready, Token, TokenForm, TokenMultipart, TokenRequest, Unready};
-use crate::openapi::schemas::v1::PaymentStatus;
+use crate::openapi::schemas::v1::PayerStatus;
 
 pub(super) fn token(kit: &mut Kit) -> Told {
     let json = [
@@ -116,7 +116,7 @@ pub(super) fn payment_status(kit: &mut Kit) -> Told {
     Told::new("getPaymentStatus", "Payment page", "Whether a charge is paid", PAYER)
         .answers(
             200,
-            with_fields(kit.success::<PaymentStatus>("Where it stands."), &["RateLimit-Policy", "RateLimit"]),
+            with_fields(kit.success::<PayerStatus>("Where it stands."), &["RateLimit-Policy", "RateLimit"]),
         )
         .refuses(404, &["not_found"])
         .refuses(429, &["rate_limited"])
@@ -132,8 +132,8 @@ pub(super) fn payment_events(_kit: &mut Kit) -> Told {
 }
 
 fn shown(description: &str, media_type: &str) -> ResponseBuilder {
-    with_fields(ResponseBuilder::new().description(description), &["X-Request-Id"])
-        .content(media_type, html())
+    let fields = ["X-Request-Id", "RateLimit-Policy", "RateLimit"];
+    with_fields(ResponseBuilder::new().description(description), &fields).content(media_type, html())
 }
 
 fn html() -> Content {

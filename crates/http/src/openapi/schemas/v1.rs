@@ -109,7 +109,7 @@ pub(in crate::openapi) struct ChargeLinks {
 
 /// What a payer may know of where a charge stands.
 #[derive(ToSchema)]
-pub(in crate::openapi) struct PaymentStatus {
+pub(in crate::openapi) struct PayerStatus {
     status: ChargeStatus,
     /// Until when it can be paid.
     expires_at: Time,
