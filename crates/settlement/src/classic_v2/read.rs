@@ -7,7 +7,7 @@
 use chrono::{DateTime, FixedOffset, NaiveDateTime};
 use pix_domain::end_to_end::{EndToEndId, ReturnId};
 use pix_domain::money::{Amount, Cents};
-use pix_domain::party::{Document, PixKey};
+use pix_domain::party::{Document, PixKey, PixKeyType};
 use pix_domain::provider::{
     ChargeReport, Inquiry, OutgoingReport, Party, Payment, Progress, ProviderBody, ProviderId, ReceiptKey,
     Reference, Ticket,
