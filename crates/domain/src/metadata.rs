@@ -57,11 +57,6 @@ impl Metadata {
         self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Whether all pairs of `other` are here too.
     pub fn has_all_of(&self, other: &Self) -> bool {
         other.0.iter().all(|(key, value)| self.0.get(key) == Some(value))

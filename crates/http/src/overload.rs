@@ -120,3 +120,22 @@ async fn within(
     let answer = PLACE.scope(Arc::new(place), next.call(request)).await?;
     Ok(answer.map_into_boxed_body())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_so_many_exports_at_once_and_one_that_ends_makes_room() {
+        let places = Places::new(&HttpConfig::new("http://127.0.0.1", "0123456789abcdef"));
+        let mut taken: Vec<_> = (0..EXPORTS_AT_ONCE).map(|_| export(&places).unwrap()).collect();
+        assert_eq!(export(&places).unwrap_err().to_string(), "overloaded");
+        taken.pop();
+        assert!(export(&places).is_ok());
+        assert_eq!(
+            places.requests.available_permits(),
+            crate::DEFAULT_REQUESTS_AT_ONCE,
+            "they take no others"
+        );
+    }
+}

@@ -1,6 +1,6 @@
 //! The payment page of a charge, for whoever is to pay it: `/pay/{uuid}`, without a token.
 //!
-//! The charge's id is the capability: 74 of its bits can't be guessed. Whoever has the link sees what a payer may see,
+//! The charge's id is the capability: nobody guesses it. Whoever has the link sees what a payer may see,
 //! which is [`Shown`], and nothing else of the charge ever gets here: not who is to pay, whose charge it is or what the
 //! integrator calls it, no fee and no wallet. An id that names no charge, and a text that is none, get the same page
 //! at the same cost.

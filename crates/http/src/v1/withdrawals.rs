@@ -8,7 +8,7 @@ use pix_domain::provider::ProviderId;
 use pix_domain::text::{Description, PersonName, PostbackUrl};
 use pix_domain::transactions::Transaction;
 use pix_domain::wallet::Wallet;
-use pix_domain::withdrawals::service::{Quote, QuoteVerdict};
+use pix_domain::withdrawals::service::{CreateWithdrawal, Quote, QuoteVerdict};
 use pix_domain::withdrawals::{OutgoingState, Payee, Withdrawal};
 
 use super::{CURRENCY, created, failure, find, list, pairs, url};
@@ -18,14 +18,19 @@ use crate::fields::Mode;
 use crate::json::Object;
 use crate::{requests, time, words};
 
-/// Sends money out of the wallet. What the provider refuses at once is an error that names the resource; asked for
-/// again, it is shown as it is.
-pub(crate) async fn create(mut call: TenantCall) -> Answer {
+/// What a body asks for.
+async fn asked(call: &mut TenantCall) -> Result<CreateWithdrawal, ApiError> {
     let caller = call.caller().await?;
     let key = call.idempotency_key()?;
     let text = call.text().await?;
     let check = |url: &_| call.state.services.postbacks.check(url);
-    let command = requests::withdrawal(&text, Mode::Strict, &caller, key, &check)?;
+    requests::withdrawal(&text, Mode::Strict, &caller, key, &check)
+}
+
+/// Sends money out of the wallet. What the provider refuses at once is an error that names the resource; asked for
+/// again, it is shown as it is.
+pub(crate) async fn create(mut call: TenantCall) -> Answer {
+    let command = asked(&mut call).await?;
     let withdrawals = call.state.services.withdrawals.clone();
     let outcome = call.state.spawn(async move { withdrawals.create(command).await }).await?;
     let outcome = outcome.map_err(ApiError::of_outgoing)?;
@@ -40,11 +45,7 @@ pub(crate) async fn create(mut call: TenantCall) -> Answer {
 
 /// What sending money would cost, and whether it would be done: the same body and the same checks, and nothing is sent.
 pub(crate) async fn quote(mut call: TenantCall) -> Answer {
-    let caller = call.caller().await?;
-    let key = call.idempotency_key()?;
-    let text = call.text().await?;
-    let check = |url: &_| call.state.services.postbacks.check(url);
-    let command = requests::withdrawal(&text, Mode::Strict, &caller, key, &check)?;
+    let command = asked(&mut call).await?;
     let withdrawals = call.state.services.withdrawals.clone();
     let payee = command.payee.clone();
     let quote = call.state.run(async move { withdrawals.quote(&command).await }).await?;

@@ -558,6 +558,19 @@ async fn what_is_attached_is_shown_again_and_listed_by() {
             gateway.get(&tenant, &format!("{path}?metadata[a%20b]=7&metadata[]=1")).await.expect(422).json();
         assert_eq!(page["errors"].as_array().unwrap().len(), 1, "of all, the first");
     }
+    // Filters that are long are in the links of the body, and in no header field that a proxy would refuse.
+    let mut body = charge_body();
+    let pairs: Vec<(String, String)> =
+        (0..12).map(|number| (format!("k{number}"), "v".repeat(400))).collect();
+    body["metadata"] = pairs.iter().cloned().collect();
+    for name in ["long-1", "long-2"] {
+        body["external_id"] = json!(name);
+        gateway.post(&tenant, CHARGES, &body).await.expect(201);
+    }
+    let query: String = pairs.iter().map(|(key, value)| format!("&metadata[{key}]={value}")).collect();
+    let page = gateway.get(&tenant, &format!("{CHARGES}?per_page=1{query}")).await.expect(200);
+    assert_eq!(page.header("link"), None);
+    assert!(page.json()["links"]["next"].as_str().unwrap().len() > 4 * 1024);
     let mut body = charge_body();
     (body["metadata"], body["external_id"]) = (json!(7), json!("v2"));
     gateway.post(&tenant, "/v2/pix/qrcode", &body).await.expect(200);

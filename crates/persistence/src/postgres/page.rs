@@ -3,7 +3,7 @@
 /// The rows of `$table` that a `ListQuery` asks for, newest first.
 ///
 /// The statement's text depends on which parts of the query are there, not on their values (a list is one array), so
-/// each is prepared once a connection.
+/// each is prepared once a connection; but for those by metadata, which are prepared each time.
 macro_rules! page {
     ($table:ident, $row:ty, $owner:expr, $query:expr, $conn:expr) => {{
         use diesel::prelude::QueryDsl as _;
