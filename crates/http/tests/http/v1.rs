@@ -567,8 +567,8 @@ async fn what_is_attached_is_shown_again_and_listed_by() {
         body["external_id"] = json!(name);
         gateway.post(&tenant, CHARGES, &body).await.expect(201);
     }
-    let query: String = pairs.iter().map(|(key, value)| format!("&metadata[{key}]={value}")).collect();
-    let page = gateway.get(&tenant, &format!("{CHARGES}?per_page=1{query}")).await.expect(200);
+    let query: Vec<String> = pairs.iter().map(|(key, value)| format!("metadata[{key}]={value}")).collect();
+    let page = gateway.get(&tenant, &format!("{CHARGES}?per_page=1&{}", query.join("&"))).await.expect(200);
     assert_eq!(page.header("link"), None);
     assert!(page.json()["links"]["next"].as_str().unwrap().len() > 4 * 1024);
     let mut body = charge_body();
