@@ -163,7 +163,8 @@ impl World {
         let (status, charge) = made;
         ensure!(matches!(status, 200 | 201), "no charge: {charge}");
         let (pix_id, paid_charge) = (text(&charge, "/pix_id")?, text(&charge, "/uuid")?);
-        self.control(&format!("/sim/charges/{pix_id}/pay"), &json!({})).await?;
+        // Without a callback: one that is on its way when everything is kept would be the first thing that each cell claims.
+        self.control(&format!("/sim/charges/{pix_id}/pay"), &json!({"callback": false})).await?;
         let consult = json!({"uuid": paid_charge});
         let (status, consulted) = self.post("/api/v1/transactions/consult", &consult).await?;
         ensure!(status == 200, "{consulted}");
