@@ -47,6 +47,19 @@ async fn keys_and_fees_are_run_from_the_command_line_while_it_serves(database: D
     let (status, made) = client.post("/api/v1/withdrawals", withdrawal("10")).await.unwrap();
     assert_eq!((status, &made["fee"], &made["total"]), (201, &json!(1.6), &json!(11.6)), "{made}");
 
+    let limits = |verb: &str, given: &[&str]| {
+        gateway.cli_json(&[&["limits", verb, "--integrator", &one.uuid, "--json"], given].concat()).unwrap()
+    };
+    let set = limits("set", &["--per-day", "12", "--per-hour", "5"]);
+    assert_eq!((&set["version"], &set["limits"][0]["left"]), (&json!(1), &json!("2.00")), "{set}");
+    let (status, refused) = client.post("/api/v1/withdrawals", withdrawal("3")).await.unwrap();
+    assert_eq!((status, &refused["code"]), (422, &json!("limit_exceeded")), "{refused}");
+    let raised = limits("set", &["--per-day", "none"]);
+    let waits = &raised["limits"][0]["next"];
+    assert!(waits["limit"].is_null() && waits["at"].is_string(), "a limit that is taken away holds for a day: {raised}");
+    assert_eq!(client.post("/api/v1/withdrawals", withdrawal("3")).await.unwrap().0, 422);
+    assert_eq!(limits("show", &[])["limits"][1]["used"], json!(1));
+
     gateway.cli_json(&["integrator", "suspend", &one.uuid, "--json"]).unwrap();
     let (status, refused) = client.post("/api/v1/withdrawals", withdrawal("1")).await.unwrap();
     assert_eq!((status, &refused["code"]), (403, &json!("integrator_suspended")));

@@ -1,4 +1,4 @@
-//! What every request asks and hardly ever changes, remembered for a moment: keys, integrators, fees, and with
+//! What every request asks and hardly ever changes, remembered for a moment: keys, integrators, fees, limits, and with
 //! which of its secrets an integrator's postbacks are signed.
 //!
 //! A change that is made through this node holds on it at once; one that is made elsewhere (another node, a subcommand)
@@ -16,6 +16,8 @@ use pix_domain::credentials::{ApiKey, Integrator, IntegratorStatus, KeyChange, K
 use pix_domain::error::StoreError;
 use pix_domain::fees::{FeeSchedule, FeeStore};
 use pix_domain::ids::IntegratorId;
+use pix_domain::limits::{LimitPolicy, LimitStore, Sent, SentTo, Windows};
+use pix_domain::party::PixKey;
 use pix_domain::postbacks::events::PostbackScope;
 use pix_domain::postbacks::secrets::{PostbackSecretStore, SecretVersion};
 use pix_domain::time::{Clock, Timestamp};
@@ -241,6 +243,50 @@ impl FeeStore for CachedFees {
     ) -> Result<u32, StoreError> {
         let _changing = self.current.changing(integrator_id);
         self.store.set(integrator_id, schedule, at).await
+    }
+}
+
+/// Limits, remembered. What counts against them is read anew each time.
+pub struct CachedLimits {
+    store: Arc<dyn LimitStore>,
+    policies: Cache<IntegratorId, LimitPolicy>,
+}
+
+impl CachedLimits {
+    /// Remembers what `store` says is in force for `ttl`.
+    pub fn new(store: Arc<dyn LimitStore>, ttl: Duration, clock: Arc<dyn Clock>) -> Self {
+        Self { store, policies: Cache::new(Some(ttl), clock) }
+    }
+}
+
+#[async_trait]
+impl LimitStore for CachedLimits {
+    async fn policy(&self, integrator_id: IntegratorId) -> Result<LimitPolicy, StoreError> {
+        let ask = async { self.store.policy(integrator_id).await.map(Some) };
+        Ok(self.policies.get(integrator_id, ask).await?.unwrap_or_else(LimitPolicy::off))
+    }
+
+    async fn set_policy(
+        &self,
+        integrator_id: IntegratorId,
+        policy: &LimitPolicy,
+        at: Timestamp,
+    ) -> Result<Option<u32>, StoreError> {
+        let _changing = self.policies.changing(integrator_id);
+        self.store.set_policy(integrator_id, policy, at).await
+    }
+
+    async fn sent(&self, integrator_id: IntegratorId, windows: &Windows) -> Result<Sent, StoreError> {
+        self.store.sent(integrator_id, windows).await
+    }
+
+    async fn sent_to(
+        &self,
+        integrator_id: IntegratorId,
+        windows: &Windows,
+        key: &PixKey,
+    ) -> Result<SentTo, StoreError> {
+        self.store.sent_to(integrator_id, windows, key).await
     }
 }
 

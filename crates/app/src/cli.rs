@@ -53,6 +53,9 @@ pub enum Command {
     /// Set and show what an integrator pays.
     #[command(subcommand)]
     Fees(Fees),
+    /// Limits of what an integrator may send.
+    #[command(subcommand)]
+    Limits(Limits),
     /// Show and change what postbacks are signed with.
     #[command(subcommand)]
     Secret(Secret),
@@ -382,6 +385,66 @@ pub enum Fees {
         #[arg(long)]
         json: bool,
     },
+}
+
+/// `limits`.
+#[derive(Debug, Subcommand)]
+pub enum Limits {
+    /// Set limits of what may go out; what is not given stays as it is. An amount in reais, such as 1000.00, `0` for nothing at
+    /// all, or `none` for no limit. What is lowered holds at once, what is raised 24 hours later. Days and nights are those of
+    /// Brasília.
+    Set(Box<SetLimits>),
+    /// Show the limits, and what counts against them now.
+    Show {
+        /// Whose limits: the integrator's uuid.
+        #[arg(long)]
+        integrator: Uuid,
+        /// Answer in JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `limits set`.
+#[derive(Debug, Args)]
+pub struct SetLimits {
+    /// Whose limits: the integrator's uuid.
+    #[arg(long)]
+    pub integrator: Uuid,
+    /// The most in one withdrawal.
+    #[arg(long, value_name = "AMOUNT")]
+    pub per_transaction: Option<String>,
+    /// The most from midnight to midnight.
+    #[arg(long, value_name = "AMOUNT")]
+    pub per_day: Option<String>,
+    /// The most between 20:00 and 06:00.
+    #[arg(long, value_name = "AMOUNT")]
+    pub at_night: Option<String>,
+    /// The most between 22:00 and 06:00.
+    #[arg(long, value_name = "AMOUNT")]
+    pub late_at_night: Option<String>,
+    /// The most to one PIX key from midnight to midnight.
+    #[arg(long, value_name = "AMOUNT")]
+    pub per_payee: Option<String>,
+    /// The most to one PIX key until 24 hours after the first payment to it.
+    #[arg(long, value_name = "AMOUNT")]
+    pub new_payee: Option<String>,
+    /// The most withdrawals in 60 minutes: a number, or `none`.
+    #[arg(long, value_name = "COUNT")]
+    pub per_hour: Option<String>,
+    /// Begin with a preset: `natural-person`, R$ 1,000.00 between 20:00 and 06:00 (Resolução BCB 142/2021).
+    #[arg(long, value_enum)]
+    pub preset: Option<LimitPreset>,
+    /// Answer in JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Limits by one name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum LimitPreset {
+    /// R$ 1,000.00 between 20:00 and 06:00.
+    NaturalPerson,
 }
 
 /// `resolve`.

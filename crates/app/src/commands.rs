@@ -6,6 +6,7 @@ pub mod demo;
 pub mod fees;
 pub mod integrator;
 pub mod key;
+pub mod limits;
 pub mod migrate;
 pub mod openapi;
 pub mod postback;

@@ -52,6 +52,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Integrator(command) => commands::integrator::run(&config, command).await,
         Command::Key(command) => commands::key::run(&config, command).await,
         Command::Fees(command) => commands::fees::run(&config, command).await,
+        Command::Limits(command) => commands::limits::run(&config, command).await,
         Command::Secret(command) => commands::secret::run(&config, command).await,
         Command::Postback(command) => commands::postback::run(&config, command).await,
         Command::Uncertain { json } => commands::uncertain::run(&config, json).await,

@@ -15,6 +15,7 @@ use pix_domain::error::StoreError;
 use pix_domain::evidence::EvidenceStore;
 use pix_domain::fees::FeeStore;
 use pix_domain::follow_up::{FollowUpStore, LookupStore};
+use pix_domain::limits::LimitStore;
 use pix_domain::ports::Stores;
 use pix_domain::postbacks::delivery::DeliveryStore;
 use pix_domain::postbacks::events::EventStore;
@@ -29,7 +30,7 @@ use pix_persistence::postgres::{PgOptions, PgStore};
 use pix_persistence::sqlite::{OpenError, SqliteOptions, SqliteStore};
 use secrecy::ExposeSecret;
 
-use crate::cache::{CachedFees, CachedIntegrators, CachedKeys, CachedPostbackSecrets};
+use crate::cache::{CachedFees, CachedIntegrators, CachedKeys, CachedLimits, CachedPostbackSecrets};
 use crate::config::{Config, Database};
 use crate::system::SystemClock;
 
@@ -92,6 +93,7 @@ impl Store {
             + RefundStore
             + WalletStore
             + FeeStore
+            + LimitStore
             + FollowUpStore
             + LookupStore
             + EvidenceStore
@@ -117,7 +119,8 @@ impl Store {
         }
     }
 
-    /// The same store, with keys, integrators, fees and the numbers of postback secrets remembered for `ttl`; as it is when that is zero.
+    /// The same store, with keys, integrators, fees, limits and the numbers of postback secrets remembered for `ttl`; as it is when
+    /// that is zero.
     #[must_use]
     pub fn cached(mut self, ttl: Duration) -> Self {
         if ttl.is_zero() {
@@ -127,6 +130,7 @@ impl Store {
         self.integrators = Arc::new(CachedIntegrators::new(self.integrators, ttl, clock.clone()));
         self.keys = Arc::new(CachedKeys::new(self.keys, ttl, clock.clone()));
         self.records.fees = Arc::new(CachedFees::new(self.records.fees, ttl, clock.clone()));
+        self.records.limits = Arc::new(CachedLimits::new(self.records.limits, ttl, clock.clone()));
         self.postbacks.secrets = Arc::new(CachedPostbackSecrets::new(self.postbacks.secrets, ttl, clock));
         self
     }

@@ -10,6 +10,7 @@ pub mod fees;
 pub mod follow_ups;
 pub mod guards;
 pub mod idempotency;
+pub mod limits;
 pub mod lists;
 pub mod money;
 pub mod pix_ids;

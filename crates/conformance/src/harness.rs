@@ -14,6 +14,7 @@ use pix_domain::decisions::DecisionService;
 use pix_domain::evidence::EvidenceStore;
 use pix_domain::fees::FeeStore;
 use pix_domain::follow_up::{FollowUpStore, LookupStore};
+use pix_domain::limits::LimitStore;
 use pix_domain::ports::{DEFAULT_SUBMIT_GRACE, Ports, Stores};
 use pix_domain::postbacks::delivery::DeliveryStore;
 use pix_domain::postbacks::events::EventStore;
@@ -58,6 +59,7 @@ impl StoreSet {
             + RefundStore
             + WalletStore
             + FeeStore
+            + LimitStore
             + FollowUpStore
             + LookupStore
             + EvidenceStore

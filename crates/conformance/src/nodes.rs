@@ -20,7 +20,9 @@ use pix_domain::evidence::{Evidence, EvidenceStore};
 use pix_domain::fees::{FeeSchedule, FeeStore};
 use pix_domain::follow_up::{FollowUp, FollowUpStore, LookupStore, OpenMovements};
 use pix_domain::ids::{ChargeId, IntegratorId, RefundId, ResourceKind, ResourceRef, WithdrawalId};
+use pix_domain::limits::{LimitPolicy, LimitStore, Sent, SentTo, Windows};
 use pix_domain::list::ListQuery;
+use pix_domain::party::PixKey;
 use pix_domain::postbacks::delivery::{
     Attempt, Backlog, DeliveryReport, DeliveryStore, Endpoint, EndpointId, Lane, ReplayQuery, Taken, Turn,
 };
@@ -109,6 +111,13 @@ hand_over!(FeeStore, node => node.domain.fees, {
     fn current(&self, owner: IntegratorId) -> Result<FeeSchedule, StoreError>;
     fn version(&self, owner: IntegratorId, version: u32) -> Result<Option<FeeSchedule>, StoreError>;
     fn set(&self, owner: IntegratorId, schedule: FeeSchedule, at: Timestamp) -> Result<u32, StoreError>;
+});
+
+hand_over!(LimitStore, node => node.domain.limits, {
+    fn policy(&self, owner: IntegratorId) -> Result<LimitPolicy, StoreError>;
+    fn set_policy(&self, owner: IntegratorId, policy: &LimitPolicy, at: Timestamp) -> Result<Option<u32>, StoreError>;
+    fn sent(&self, owner: IntegratorId, windows: &Windows) -> Result<Sent, StoreError>;
+    fn sent_to(&self, owner: IntegratorId, windows: &Windows, key: &PixKey) -> Result<SentTo, StoreError>;
 });
 
 hand_over!(FollowUpStore, node => node.domain.follow_ups, {

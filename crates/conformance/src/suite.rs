@@ -174,6 +174,16 @@ macro_rules! store_suite {
                 fees_come_back_exactly,
                 versions_set_at_once_are_all_kept,
             }
+            limits {
+                nothing_is_limited_until_limits_are_set,
+                limits_come_back_and_old_ones_change_nothing,
+                what_counts_is_what_may_have_gone,
+                what_counts_is_forgotten_with_its_window,
+                no_limit_is_passed_by_any_crowd,
+                a_limit_is_given_back_by_a_definite_failure_only,
+                a_quote_takes_nothing_of_a_limit,
+                who_found_another_newest_one_has_to_look_again,
+            }
             credentials {
                 integrators_are_kept_and_listed,
                 a_taken_integrator_id_is_rejected,

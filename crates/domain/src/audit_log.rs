@@ -63,6 +63,8 @@ pub enum Action {
     KeySecretRetired,
     /// Fees were set.
     FeesSet,
+    /// Limits of what may go out were set.
+    LimitsSet,
     /// The money of the database is at another provider.
     ProviderChanged,
     /// An operator holds that an uncertain movement was completed.
@@ -89,7 +91,7 @@ pub enum Action {
 
 impl Action {
     /// Every one.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::IntegratorCreated,
         Self::IntegratorSuspended,
         Self::IntegratorResumed,
@@ -99,6 +101,7 @@ impl Action {
         Self::KeySecretAdded,
         Self::KeySecretRetired,
         Self::FeesSet,
+        Self::LimitsSet,
         Self::ProviderChanged,
         Self::CompletedProposed,
         Self::FailedProposed,
@@ -124,6 +127,7 @@ impl Action {
             Self::KeySecretAdded => "key.secret_added",
             Self::KeySecretRetired => "key.secret_retired",
             Self::FeesSet => "fees.set",
+            Self::LimitsSet => "limits.set",
             Self::ProviderChanged => "provider.changed",
             Self::CompletedProposed => "resolve.completed_proposed",
             Self::FailedProposed => "resolve.failed_proposed",

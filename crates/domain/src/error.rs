@@ -4,6 +4,7 @@ use thiserror::Error;
 
 use crate::ids::ResourceRef;
 use crate::invalid::Invalid;
+use crate::limits::Standing;
 
 /// Why a store didn't do a thing.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -94,6 +95,9 @@ pub enum ServiceError {
     /// The wallet does not hold amount plus fee.
     #[error("the available balance does not cover the amount and its fee")]
     InsufficientBalance,
+    /// A limit of what may go out would be passed: how that limit stands.
+    #[error("{}", .0.refusal())]
+    LimitExceeded(Box<Standing>),
     /// More than what is left of the payment.
     #[error("the refund is more than what is left of the payment")]
     RefundExceedsPaid,

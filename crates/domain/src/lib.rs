@@ -52,6 +52,7 @@ pub mod fuzzing;
 pub mod ids;
 pub mod invalid;
 pub mod ip;
+pub mod limits;
 pub mod list;
 pub mod metadata;
 pub mod money;

@@ -13,6 +13,7 @@ use crate::evidence::EvidenceStore;
 use crate::fees::FeeStore;
 use crate::follow_up::{FollowUpStore, LookupStore};
 use crate::ids::{Ids, ResourceRef};
+use crate::limits::LimitStore;
 use crate::provider::SettlementProvider;
 use crate::refunds::store::RefundStore;
 use crate::time::Clock;
@@ -44,6 +45,8 @@ pub struct Stores {
     pub wallets: Arc<dyn WalletStore>,
     /// Fees.
     pub fees: Arc<dyn FeeStore>,
+    /// Limits of what may go out.
+    pub limits: Arc<dyn LimitStore>,
     /// What is due.
     pub follow_ups: Arc<dyn FollowUpStore>,
     /// Handles and references.
@@ -66,6 +69,7 @@ impl Stores {
             + RefundStore
             + WalletStore
             + FeeStore
+            + LimitStore
             + FollowUpStore
             + LookupStore
             + EvidenceStore
@@ -80,6 +84,7 @@ impl Stores {
             refunds: store.clone(),
             wallets: store.clone(),
             fees: store.clone(),
+            limits: store.clone(),
             follow_ups: store.clone(),
             lookups: store.clone(),
             evidence: store.clone(),

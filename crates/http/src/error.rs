@@ -31,7 +31,7 @@ const OVERLOADED_RETRY_AFTER_SECONDS: u64 = 1;
 const MAX_REASON_CHARS: usize = 300;
 
 /// Every code, with the title it has in v1.
-pub(crate) const TITLES: [(&str, &str); 29] = [
+pub(crate) const TITLES: [(&str, &str); 30] = [
     ("malformed_request", "Malformed request"),
     ("unsupported_grant_type", "Unsupported grant type"),
     ("invalid_token", "Invalid access token"),
@@ -52,6 +52,7 @@ pub(crate) const TITLES: [(&str, &str); 29] = [
     ("invalid_amount", "Invalid amount"),
     ("invalid_pix_key", "Invalid PIX key"),
     ("insufficient_balance", "Insufficient balance"),
+    ("limit_exceeded", "Limit exceeded"),
     ("idempotency_mismatch", "Idempotency mismatch"),
     ("refund_exceeds_paid", "Refund exceeds the payment"),
     ("refund_window_closed", "Refund window closed"),
@@ -438,6 +439,9 @@ impl From<ServiceError> for ApiError {
                 Self::new(StatusCode::FORBIDDEN, "integrator_suspended", error.to_string())
             }
             ServiceError::InsufficientBalance => refused("insufficient_balance"),
+            ServiceError::LimitExceeded(limit) => {
+                refused("limit_exceeded").with("limit", limit.kind.as_str())
+            }
             ServiceError::RefundExceedsPaid => refused("refund_exceeds_paid"),
             ServiceError::RefundWindowClosed => refused("refund_window_closed"),
             ServiceError::ProviderRejected { code, .. } => Self::rejected(code, &error.to_string()),

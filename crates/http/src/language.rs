@@ -116,6 +116,7 @@ const PORTUGUESE: &[(&str, &str)] = &[
     ("Invalid amount", "Valor inválido"),
     ("Invalid PIX key", "Chave PIX inválida"),
     ("Insufficient balance", "Saldo insuficiente"),
+    ("Limit exceeded", "Limite excedido"),
     ("Idempotency mismatch", "Chave de idempotência usada com outro corpo"),
     ("Refund exceeds the payment", "Devolução maior que o pagamento"),
     ("Refund window closed", "Prazo de devolução encerrado"),
@@ -257,6 +258,7 @@ const PORTUGUESE: &[(&str, &str)] = &[
         "uma requisição igual a esta está em andamento ou acabou de ser feita; envie um external_id ou Idempotency-Key, ou allow_duplicate_of com o uuid dela, para fazer outra",
     ),
     ("the identifier names more than one transaction", "o identificador corresponde a mais de uma transação"),
+    ("this would pass the limit {}: {} is left of {}", "isto ultrapassaria o limite {}: restam {} de {}"),
     (
         "the available balance does not cover the amount and its fee",
         "o saldo disponível não cobre o valor e a tarifa",
@@ -355,6 +357,7 @@ mod tests {
 
     use actix_web::http::header::HeaderValue;
     use pix_domain::error::ServiceError;
+    use pix_domain::limits::{LimitKind, Most, Standing};
 
     use super::*;
 
@@ -501,6 +504,18 @@ mod tests {
         assert!(looked_at > 50, "{looked_at}");
     }
 
+    fn standing() -> Standing {
+        let most = Most::new(LimitKind::PerDay, 100_000).ok();
+        Standing {
+            kind: LimitKind::PerDay,
+            most,
+            used: Some(99_999),
+            holds: true,
+            resets_at: None,
+            then: None,
+        }
+    }
+
     #[test]
     fn every_refusal_of_a_use_case_has_a_portuguese_form() {
         let code = ("code".to_owned(), "message".to_owned());
@@ -511,6 +526,7 @@ mod tests {
             ServiceError::Ambiguous(Vec::new()),
             ServiceError::IntegratorSuspended,
             ServiceError::InsufficientBalance,
+            ServiceError::LimitExceeded(Box::new(standing())),
             ServiceError::RefundExceedsPaid,
             ServiceError::RefundWindowClosed,
             ServiceError::ProviderRejected { code: code.0, message: code.1 },

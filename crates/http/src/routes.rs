@@ -44,7 +44,7 @@ macro_rules! endpoint {
 }
 
 /// All of them.
-pub static ENDPOINTS: [Endpoint; 31] = [
+pub static ENDPOINTS: [Endpoint; 32] = [
     endpoint!(POST "/v2/pix/qrcode", ChargesWrite, v2::qrcode::create),
     endpoint!(POST "/v2/pix/payment", WithdrawalsWrite, v2::payment::create),
     endpoint!(POST "/v2/pix/refund", RefundsWrite, v2::refund::create),
@@ -67,6 +67,7 @@ pub static ENDPOINTS: [Endpoint; 31] = [
     endpoint!(GET "/api/v1/withdrawals/{withdrawal}/evidence", Read, v1::evidence::of_withdrawal),
     endpoint!(POST "/api/v1/transactions/consult", Read, v1::consult::consult),
     endpoint!(GET "/api/v1/balance", BalanceRead, v1::balance::show),
+    endpoint!(GET "/api/v1/limits", Read, v1::limits::show),
     endpoint!(GET "/api/v1/statement", Read, v1::statement::list),
     endpoint!(GET "/api/v1/events", Read, v1::events::list),
     endpoint!(GET "/api/v1/events/{event}", Read, v1::events::show),

@@ -6,6 +6,7 @@ pub(crate) mod consult;
 pub(crate) mod cursor;
 pub(crate) mod events;
 pub(crate) mod evidence;
+pub(crate) mod limits;
 pub(crate) mod list;
 pub(crate) mod postbacks;
 pub(crate) mod qrcode;

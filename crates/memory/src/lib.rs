@@ -42,6 +42,7 @@ mod apply;
 mod books;
 mod callbacks;
 mod follow_ups;
+mod limits;
 mod postbacks;
 mod records;
 mod settings;

@@ -10,6 +10,7 @@ use pix_domain::credentials::{ApiKey, Integrator};
 use pix_domain::evidence::Evidence;
 use pix_domain::fees::FeeSchedule;
 use pix_domain::ids::{IntegratorId, ResourceKind, ResourceRef, Version};
+use pix_domain::limits::LimitPolicy;
 use pix_domain::postbacks::delivery::{Attempt, DeliveryState, Endpoint, EndpointId, Lane};
 use pix_domain::postbacks::events::{EventKey, StoredEvent};
 use pix_domain::postbacks::secrets::SecretVersion;
@@ -69,6 +70,8 @@ pub struct Tenant {
     pub integrator: Integrator,
     /// In the order they were set: the first is version 1.
     pub fees: Vec<FeeSchedule>,
+    /// Likewise.
+    pub limits: Vec<LimitPolicy>,
     pub wallet: Wallet,
     pub entries: Vec<Entry>,
     pub charges: BTreeMap<Uuid, Charge>,
@@ -95,6 +98,7 @@ impl Tenant {
         Self {
             integrator,
             fees: Vec::new(),
+            limits: Vec::new(),
             wallet: Wallet::default(),
             entries: Vec::new(),
             charges: BTreeMap::new(),

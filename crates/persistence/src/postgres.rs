@@ -34,6 +34,7 @@ mod facts;
 mod follow_ups;
 mod group;
 mod inbox;
+mod limits;
 mod open;
 mod outbox;
 mod page;

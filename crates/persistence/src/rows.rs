@@ -5,6 +5,7 @@ mod books;
 mod callbacks;
 mod charges;
 mod evidence;
+mod limits;
 mod postbacks;
 mod refunds;
 mod settings;
@@ -15,6 +16,7 @@ pub use books::{EventRow, FindingRow, HandleRow, PostingRow, WalletRow};
 pub use callbacks::{CallbackRow, due_of, state_of};
 pub use charges::{ChargeRow, ReceiptRow};
 pub use evidence::{EvidenceRow, TwinRow};
+pub use limits::{AskSent, AskSentTo, LimitRow, MOST_LIMITS, sent, sent_to};
 pub use postbacks::{
     AttemptRow, DeliveryRow, EndpointRow, SecretRow, ToldRow, key_of, snapshot_text, standing_of,
     state_of_standing,

@@ -62,6 +62,21 @@ table! {
 }
 
 table! {
+    use diesel::sql_types::{BigInt, Nullable, Text};
+    use crate::codec::{Id, Instant};
+
+    limits (integrator_id, version, kind) {
+        integrator_id -> Id,
+        version -> BigInt,
+        kind -> Text,
+        most -> Nullable<BigInt>,
+        then_most -> Nullable<BigInt>,
+        then_at -> Nullable<Instant>,
+        created_at -> Instant,
+    }
+}
+
+table! {
     use diesel::sql_types::BigInt;
     use crate::codec::Id;
 

@@ -31,6 +31,7 @@ mod error;
 mod evidence;
 mod facts;
 mod follow_ups;
+mod limits;
 mod open;
 mod page;
 mod postbacks;

@@ -17,6 +17,7 @@ use crate::error::{ApplyError, ServiceError, StoreError, UniqueKey};
 use crate::evidence::{Evidence, EvidenceKind, Proof, Seen};
 use crate::fees::Operation;
 use crate::ids::{IntegratorId, ResourceKind, ResourceRef, WithdrawalId};
+use crate::limits::{self, LimitPolicy, Standing, Windows};
 use crate::list::{ListQuery, Page};
 use crate::metadata::Metadata;
 use crate::money::{Amount, Cents};
@@ -103,6 +104,8 @@ pub struct Quote {
     pub fee_version: u32,
     /// The wallet as it is.
     pub wallet: Wallet,
+    /// How the limits of what may go out stand, this payee's among them.
+    pub limits: Vec<Standing>,
     /// What would become of it.
     pub verdict: QuoteVerdict,
 }
@@ -195,7 +198,8 @@ impl WithdrawalService {
         command: &CreateWithdrawal,
         new: NewWithdrawal,
     ) -> Result<Transition, ServiceError> {
-        let (twins, allowed) = self.twins(command, new.id).await?;
+        let (mut twins, allowed) = self.twins(command, new.id).await?;
+        twins.extend(self.within_limits(command, new.id).await?);
         let intent = state::accept(new, self.ports.clock.now(), self.ports.submit_grace)
             .ok_or(ServiceError::InsufficientBalance)?;
         let accepted = intent.withdrawal().cloned().ok_or(ServiceError::NotFound)?;
@@ -212,7 +216,15 @@ impl WithdrawalService {
         let wallet = self.ports.stores.wallets.wallet(command.integrator_id).await?;
         let new = self.priced(command).await?;
         let (fee, fee_version) = (new.fee, new.fee_version);
-        let quote = |verdict| Quote { amount: command.amount, fee, fee_version, wallet, verdict };
+        let limits = self.limits_for(command).await?;
+        let quote = |verdict| Quote {
+            amount: command.amount,
+            fee,
+            fee_version,
+            wallet,
+            limits: limits.clone(),
+            verdict,
+        };
         match self.replay(command).await {
             Ok(Some(withdrawal)) => return Ok(quote(QuoteVerdict::Replays(Box::new(withdrawal)))),
             Ok(None) => {}
@@ -271,6 +283,56 @@ impl WithdrawalService {
         let seen = Seen::new(EvidenceKind::Decision, Proof::Nothing, &detail);
         let resource = ResourceRef { id: id.0, ..newest.resource() };
         Ok((twins, Some(self.ports.evidence(resource, seen))))
+    }
+
+    /// How the limits of an integrator stand now. Those of payees tell no use.
+    pub async fn limits(
+        &self,
+        integrator_id: IntegratorId,
+    ) -> Result<(LimitPolicy, Vec<Standing>), ServiceError> {
+        let (store, now) = (&self.ports.stores.limits, self.ports.clock.now());
+        let policy = store.policy(integrator_id).await?;
+        let windows = Windows::at(now);
+        let sent = if policy.is_off(now) {
+            limits::Sent::default()
+        } else {
+            store.sent(integrator_id, &windows).await?
+        };
+        let standings = limits::standings(&policy, &windows, sent, None);
+        Ok((policy, standings))
+    }
+
+    /// How they stand for what is asked for.
+    async fn limits_for(&self, command: &CreateWithdrawal) -> Result<Vec<Standing>, ServiceError> {
+        let (store, owner) = (&self.ports.stores.limits, command.integrator_id);
+        let now = self.ports.clock.now();
+        let policy = store.policy(owner).await?;
+        if policy.is_off(now) {
+            return Ok(Vec::new());
+        }
+        let windows = Windows::at(now);
+        let sent = store.sent(owner, &windows).await?;
+        let sent_to = store.sent_to(owner, &windows, &command.payee.key).await?;
+        Ok(limits::standings(&policy, &windows, sent, Some(sent_to)))
+    }
+
+    /// What the request takes of the key that orders the withdrawals of an integrator under limits; nothing without any.
+    /// [`ServiceError::LimitExceeded`] with the first that it would pass.
+    async fn within_limits(
+        &self,
+        command: &CreateWithdrawal,
+        id: WithdrawalId,
+    ) -> Result<Option<Twin>, ServiceError> {
+        let (stores, owner) = (&self.ports.stores, command.integrator_id);
+        if stores.limits.policy(owner).await?.is_off(self.ports.clock.now()) {
+            return Ok(None);
+        }
+        // The key before what counts: whatever comes in between makes the key another.
+        let newest = stores.lookups.find_twins(owner, limits::lane()).await?.first().copied();
+        match limits::passed(&self.limits_for(command).await?, command.amount) {
+            Some(standing) => Err(ServiceError::LimitExceeded(Box::new(standing))),
+            None => Ok(Some(limits::place(id, newest))),
+        }
     }
 
     fn stands_in_the_way(&self, other: &Withdrawal) -> bool {

@@ -16,6 +16,7 @@ use pix_domain::evidence::{Evidence, EvidenceKind, MockEvidenceStore, Proof};
 use pix_domain::fees::MockFeeStore;
 use pix_domain::follow_up::{FollowUp, MockFollowUpStore, MockLookupStore};
 use pix_domain::ids::{MockIds, ResourceKind, ResourceRef};
+use pix_domain::limits::{LimitPolicy, MockLimitStore};
 use pix_domain::ports::{Ports, Stores};
 use pix_domain::provider::MockSettlementProvider;
 use pix_domain::reconciler::LEASE;
@@ -309,6 +310,8 @@ impl World {
         let mut fees = MockFeeStore::new();
         fees.expect_current().returning(|_| Ok(schedule(7)));
         fees.expect_version().returning(|_, version| Ok(Some(schedule(version))));
+        let mut limits = MockLimitStore::new();
+        limits.expect_policy().returning(|_| Ok(LimitPolicy::off()));
         Stores {
             transitions: Arc::new(transitions),
             charges: Arc::new(self.charges()),
@@ -316,6 +319,7 @@ impl World {
             refunds: Arc::new(self.refunds()),
             wallets: Arc::new(self.wallets()),
             fees: Arc::new(fees),
+            limits: Arc::new(limits),
             follow_ups: Arc::new(self.follow_ups()),
             lookups: Arc::new(self.lookups()),
             evidence: Arc::new(self.evidence()),

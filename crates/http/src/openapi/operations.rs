@@ -84,7 +84,7 @@ pub(super) const PUBLIC: [Operation; 8] = [
 ];
 
 /// Those of integrators, each of which is in the table of routes too, which says where it stands and what scope it needs.
-pub(super) const TENANT: [Operation; 31] = [
+pub(super) const TENANT: [Operation; 32] = [
     of("POST", "/v2/pix/qrcode", v2::qrcode),
     of("POST", "/v2/pix/payment", v2::payment),
     of("POST", "/v2/pix/refund", v2::refund),
@@ -107,6 +107,7 @@ pub(super) const TENANT: [Operation; 31] = [
     of("GET", "/api/v1/withdrawals/{withdrawal}/evidence", v1::withdrawal_evidence),
     of("POST", "/api/v1/transactions/consult", v1::consult),
     of("GET", "/api/v1/balance", v1::balance),
+    of("GET", "/api/v1/limits", v1::limits),
     of("GET", "/api/v1/statement", v1::statement),
     of("GET", "/api/v1/events", v1_events::list),
     of("GET", "/api/v1/events/{event}", v1_events::event),

@@ -11,7 +11,7 @@ use pix_domain::wallet::Wallet;
 use pix_domain::withdrawals::service::{CreateWithdrawal, Quote, QuoteVerdict};
 use pix_domain::withdrawals::{OutgoingState, Payee, Withdrawal};
 
-use super::{CURRENCY, created, failure, find, list, pairs, url};
+use super::{CURRENCY, created, failure, find, limits, list, pairs, url};
 use crate::error::ApiError;
 use crate::extract::{Answer, TenantCall, ok};
 use crate::fields::Mode;
@@ -81,6 +81,7 @@ fn render_quote(quote: &Quote, payee: &Payee) -> Object {
         .raw("balance", &wallet(&quote.wallet))
         .raw("balance_after", &after)
         .money("shortfall", lacking.unwrap_or_default())
+        .raw("limits", &limits::render(&quote.limits))
         .maybe("duplicate_of", duplicate_of.as_deref())
         .maybe("replays", replays.as_deref())
         .raw("refusal", &refusal.map_or_else(|| "null".to_owned(), Object::end))

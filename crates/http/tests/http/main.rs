@@ -23,6 +23,7 @@ mod logs;
 #[cfg(test)]
 mod matrix;
 #[cfg(test)]
+mod outgoing_limits;
 mod overload;
 #[cfg(test)]
 mod pay;

@@ -144,7 +144,7 @@ impl Owned {
                 self.makes(path, &withdrawal_body())
             }
             ("POST", "/api/v1/postbacks/test" | "/api/v1/deliveries/replay" | "/v2/balance")
-            | ("GET", "/api/v1/balance" | "/api/v1/postbacks/endpoints") => {
+            | ("GET", "/api/v1/balance" | "/api/v1/limits" | "/api/v1/postbacks/endpoints") => {
                 let body = match (method, path) {
                     ("GET", _) => Value::Null,
                     (_, "/api/v1/postbacks/test") => json!({"url": "https://somewhere.example/"}),

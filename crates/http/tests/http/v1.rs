@@ -439,7 +439,7 @@ async fn a_quote_tells_what_a_withdrawal_would_cost_and_sends_nothing() {
         "creditParty": {"name": "Bruno", "keyType": "EMAIL", "key": "bruno@example.com", "taxId": "52998224725"},
         "balance": {"available": 20, "held": 0, "owed": 0},
         "balance_after": {"available": 9.5, "held": 10.5, "owed": 0},
-        "shortfall": 0, "duplicate_of": null, "replays": null, "refusal": null
+        "shortfall": 0, "limits": [], "duplicate_of": null, "replays": null, "refusal": null
     });
     assert_eq!(answer.json(), told);
     let listed = gateway.get(&tenant, WITHDRAWALS).await.expect(200).json();

@@ -28,7 +28,7 @@ use crate::rows::{
 use crate::schema::{api_keys, fee_schedules, integrators, wallets};
 
 /// Why a write was given up.
-struct GivenUp(StoreError);
+pub(super) struct GivenUp(pub(super) StoreError);
 
 impl From<StoreError> for GivenUp {
     fn from(error: StoreError) -> Self {
@@ -65,7 +65,7 @@ fn taken(error: DbError, constraint: &str, why: &str) -> StoreError {
 }
 
 /// Holds back everybody else who numbers something of this integrator, until the transaction ends.
-async fn lock_integrator(conn: &mut AsyncPgConnection, owner: DbId) -> Result<(), GivenUp> {
+pub(super) async fn lock_integrator(conn: &mut AsyncPgConnection, owner: DbId) -> Result<(), GivenUp> {
     let row = integrators::table.find(owner).select(integrators::id).for_no_key_update();
     let locked: Option<DbId> = row.first(conn).await.optional().of("integrators")?;
     locked.map(|_| ()).ok_or_else(|| rejected("no such integrator").into())

@@ -37,7 +37,7 @@ fn taken(error: DbError, why: &str) -> Problem<StoreError> {
     }
 }
 
-fn require_integrator(conn: &mut SqliteConnection, owner: DbId) -> Written<()> {
+pub(super) fn require_integrator(conn: &mut SqliteConnection, owner: DbId) -> Written<()> {
     let known: bool =
         diesel::select(exists(integrators::table.find(owner))).get_result(conn).of("integrators")?;
     if known { Ok(()) } else { Err(rejected("no such integrator").into()) }

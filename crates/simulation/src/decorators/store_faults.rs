@@ -16,7 +16,9 @@ use pix_domain::evidence::{Evidence, EvidenceStore};
 use pix_domain::fees::{FeeSchedule, FeeStore};
 use pix_domain::follow_up::{FollowUp, FollowUpStore, LookupStore, OpenMovements};
 use pix_domain::ids::{ChargeId, IntegratorId, RefundId, ResourceKind, ResourceRef, WithdrawalId};
+use pix_domain::limits::{LimitPolicy, LimitStore, Sent, SentTo, Windows};
 use pix_domain::list::ListQuery;
+use pix_domain::party::PixKey;
 use pix_domain::ports::Stores;
 use pix_domain::refunds::Refund;
 use pix_domain::refunds::store::RefundStore;
@@ -208,6 +210,13 @@ hand_over!(FeeStore => fees, {
     fn current(&self, owner: IntegratorId) -> FeeSchedule;
     fn version(&self, owner: IntegratorId, version: u32) -> Option<FeeSchedule>;
     fn set(&self, owner: IntegratorId, schedule: FeeSchedule, at: Timestamp) -> u32;
+});
+
+hand_over!(LimitStore => limits, {
+    fn policy(&self, owner: IntegratorId) -> LimitPolicy;
+    fn set_policy(&self, owner: IntegratorId, policy: &LimitPolicy, at: Timestamp) -> Option<u32>;
+    fn sent(&self, owner: IntegratorId, windows: &Windows) -> Sent;
+    fn sent_to(&self, owner: IntegratorId, windows: &Windows, key: &PixKey) -> SentTo;
 });
 
 hand_over!(FollowUpStore => follow_ups, {

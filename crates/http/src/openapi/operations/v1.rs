@@ -11,7 +11,7 @@ use super::Told;
 use crate::openapi::answers::{Kit, with_fields};
 use crate::openapi::parameters;
 use crate::openapi::schemas::v1::{
-    Balance, Charge, ConsultRequest, Consulted, NewCharge, NewRefund, NewWithdrawal, Quote, Refund,
+    Balance, Charge, ConsultRequest, Consulted, Limits, NewCharge, NewRefund, NewWithdrawal, Quote, Refund,
     Withdrawal,
 };
 use crate::openapi::schemas::v1_lists::{
@@ -252,6 +252,7 @@ pub(super) fn create_withdrawal(kit: &mut Kit) -> Told {
                 "invalid_amount",
                 "invalid_pix_key",
                 "insufficient_balance",
+                "limit_exceeded",
                 "idempotency_mismatch",
                 "provider_rejected",
             ],
@@ -335,4 +336,11 @@ pub(super) fn statement(kit: &mut Kit) -> Told {
 pub(super) fn balance(kit: &mut Kit) -> Told {
     Told::new("getBalance", "Balance", "The wallet", "What is available, what is held, what is owed.")
         .answers(200, success::<Balance>(kit, "The wallet."))
+}
+
+pub(super) fn limits(kit: &mut Kit) -> Told {
+    let description = "The limits of what may go out that your operator has set, and what counts against each now; none when \
+         no limits are set. What is raised holds a day later, what is lowered at once.";
+    Told::new("getLimits", "Balance", "Limits of what may go out", description)
+        .answers(200, success::<Limits>(kit, "The limits."))
 }

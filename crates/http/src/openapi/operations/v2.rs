@@ -104,6 +104,7 @@ pub(super) fn payment(kit: &mut Kit) -> Told {
             "invalid_amount",
             "invalid_pix_key",
             "insufficient_balance",
+            "limit_exceeded",
             "idempotency_mismatch",
         ],
     )

@@ -240,6 +240,8 @@ pub(in crate::openapi) struct Quote {
     balance_after: Option<WalletBalance>,
     /// What the available balance lacks; 0 when it is enough.
     shortfall: Money,
+    /// The limits of what may go out, as they stand for this payee.
+    limits: Vec<LimitStanding>,
     /// The withdrawal that this one is too much like.
     #[schema(required = true)]
     duplicate_of: Option<Id>,
@@ -352,6 +354,75 @@ pub(in crate::openapi) struct Balance {
     /// What the wallet lacks for money that has left already; what comes in pays that first.
     owed: Money,
     currency: Currency,
+}
+
+/// The limits of what may go out.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct Limits {
+    /// Goes up by one with every change; 0 when none was ever set.
+    #[schema(minimum = 0)]
+    version: u32,
+    /// Where days and nights begin.
+    #[schema(example = "America/Sao_Paulo")]
+    time_zone: String,
+    data: Vec<LimitStanding>,
+}
+
+/// One limit, and what counts against it.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct LimitStanding {
+    name: LimitName,
+    unit: LimitUnit,
+    /// The most that it allows; `null` when it holds for later only.
+    #[schema(required = true)]
+    limit: Option<Money>,
+    /// What counts against it; `null` when that depends on a payee and none is named.
+    #[schema(required = true)]
+    used: Option<Money>,
+    #[schema(required = true)]
+    left: Option<Money>,
+    /// It holds for a withdrawal now: a limit of the night doesn't by day, one of new payees doesn't for others.
+    applies: bool,
+    /// When nothing of what is used counts any more, where that is at one moment.
+    #[schema(required = true)]
+    resets_at: Option<Time>,
+    /// A raise that waits.
+    #[schema(required = true)]
+    next: Option<LimitRaise>,
+}
+
+/// A raise that waits.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct LimitRaise {
+    /// `null` for no limit.
+    #[schema(required = true)]
+    limit: Option<Money>,
+    at: Time,
+}
+
+/// What is limited: one withdrawal; the amounts of a day; of a night (20:00 or 22:00 to 06:00); of a day to one PIX key; to a
+/// key until a day after the first payment to it; the number in 60 minutes.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+#[expect(dead_code, reason = "only described")]
+pub(in crate::openapi) enum LimitName {
+    PerTransaction,
+    PerDay,
+    AtNight,
+    LateAtNight,
+    PerPayee,
+    NewPayee,
+    PerHour,
+}
+
+/// Reais, or a number of withdrawals.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "only described")]
+pub(in crate::openapi) enum LimitUnit {
+    #[schema(rename = "BRL")]
+    Brl,
+    #[schema(rename = "withdrawals")]
+    Withdrawals,
 }
 
 /// What to ask the provider about: `uuid` or `external_id`, or both if they name the same transaction.
