@@ -50,13 +50,16 @@ async fn keys_and_fees_are_run_from_the_command_line_while_it_serves(database: D
     let limits = |verb: &str, given: &[&str]| {
         gateway.cli_json(&[&["limits", verb, "--integrator", &one.uuid, "--json"], given].concat()).unwrap()
     };
-    let set = limits("set", &["--per-day", "12", "--per-hour", "5"]);
+    let set = limits("set", &["--per-transaction", "2", "--per-hour", "5"]);
     assert_eq!((&set["version"], &set["limits"][0]["left"]), (&json!(1), &json!("2.00")), "{set}");
     let (status, refused) = client.post("/api/v1/withdrawals", withdrawal("3")).await.unwrap();
     assert_eq!((status, &refused["code"]), (422, &json!("limit_exceeded")), "{refused}");
-    let raised = limits("set", &["--per-day", "none"]);
+    let raised = limits("set", &["--per-transaction", "none"]);
     let waits = &raised["limits"][0]["next"];
-    assert!(waits["limit"].is_null() && waits["at"].is_string(), "a limit that is taken away holds for a day: {raised}");
+    assert!(
+        waits["limit"].is_null() && waits["at"].is_string(),
+        "a limit that is taken away holds for a day: {raised}"
+    );
     assert_eq!(client.post("/api/v1/withdrawals", withdrawal("3")).await.unwrap().0, 422);
     assert_eq!(limits("show", &[])["limits"][1]["used"], json!(1));
 
@@ -270,6 +273,9 @@ fn a_start_on_postgresql_that_can_not_go_well_is_refused_with_one_sentence() {
         assert!(errors.contains("run `pix-gateway migrate`"), "nothing is made of a mistyped name: {errors}");
     }
     for applied in [1, 0] {
+        let plan = gateway.command(&["migrate", "--plan", "--json"]).envs(on_empty).output().unwrap();
+        let plan: serde_json::Value = serde_json::from_slice(&plan.stdout).unwrap();
+        assert!(plan["pending"][0].as_str().unwrap().ends_with("_books"), "{plan}");
         let output = gateway.command(&["migrate", "--json"]).envs(on_empty).output().unwrap();
         let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(answer["applied"].as_array().unwrap().is_empty(), applied == 0, "{answer}");

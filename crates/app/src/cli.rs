@@ -34,6 +34,9 @@ pub enum Command {
     Work,
     /// Bring the store's schema up to date.
     Migrate {
+        /// Only tell what would be done.
+        #[arg(long)]
+        plan: bool,
         /// Answer in JSON.
         #[arg(long)]
         json: bool,
@@ -53,6 +56,15 @@ pub enum Command {
     /// Set and show what an integrator pays.
     #[command(subcommand)]
     Fees(Fees),
+    /// What an operator has to look at, and what to do about it.
+    Findings {
+        /// Whose: the integrator's uuid; of all without it.
+        #[arg(long)]
+        integrator: Option<Uuid>,
+        /// Answer in JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Limits of what an integrator may send.
     #[command(subcommand)]
     Limits(Limits),

@@ -4,6 +4,7 @@ pub mod audit;
 pub mod audit_log;
 pub mod demo;
 pub mod fees;
+pub mod findings;
 pub mod integrator;
 pub mod key;
 pub mod limits;

@@ -101,7 +101,7 @@ pub const SETTINGS: &[Setting] = &[
     open(
         "PIX_CACHE_TTL_MS",
         Some("5000"),
-        "How long keys, integrators, fees and which postback secrets sign are remembered, 0 (not at all) to 5000: what another process changes holds here after that at the latest.",
+        "How long keys, integrators, fees, limits and which postback secrets sign are remembered, 0 (not at all) to 5000: what another process changes holds here after that at the latest.",
     ),
     open(
         "PIX_PUBLIC_URL",

@@ -47,7 +47,8 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Serve(arguments) => commands::serve::run(config, arguments).await,
         Command::Work => commands::work::run(config).await,
-        Command::Migrate { json } => commands::migrate::run(&config, json).await,
+        Command::Migrate { plan, json } => commands::migrate::run(&config, plan, json).await,
+        Command::Findings { integrator, json } => commands::findings::run(&config, integrator, json).await,
         Command::Secrets { json } => commands::secrets::run(json),
         Command::Integrator(command) => commands::integrator::run(&config, command).await,
         Command::Key(command) => commands::key::run(&config, command).await,

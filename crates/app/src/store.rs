@@ -178,6 +178,16 @@ fn open_sqlite(path: &Path, migrate: bool) -> anyhow::Result<Store> {
     }
 }
 
+/// The names of the migrations that the store still needs. Changes nothing.
+pub async fn pending_migrations(config: &Config) -> anyhow::Result<Vec<String>> {
+    match &config.database {
+        Database::Sqlite { path, .. } => Ok(SqliteStore::pending_migrations(path)?),
+        Database::Postgres { url } => {
+            Ok(PgStore::pending_migrations(url.expose_secret(), config.postgres.connect_timeout).await?)
+        }
+    }
+}
+
 /// Brings the schema up to date; the names of the migrations applied.
 pub async fn migrate(config: &Config) -> anyhow::Result<Vec<String>> {
     match &config.database {

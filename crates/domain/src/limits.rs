@@ -19,8 +19,10 @@
 //! **Exact under concurrency.** A withdrawal under limits takes a key that every other one of the integrator takes too
 //! ([`lane`]), and says which withdrawal it found there. Of two that found the same, one is made; the other looks again.
 //!
-//! **Lowering holds at once, raising after [`RAISE_AFTER`]**: whoever got hold of an operator's hands gets no more at once
-//! than what was allowed before. (BCB asks the same of limits of natural persons: Resolução BCB 142/2021, art. 2.)
+//! **Lowering holds at once, raising after [`RAISE_AFTER`]**, by the clock of whoever sets it. (BCB asks the same of limits of
+//! natural persons: Resolução BCB 142/2021, art. 2.)
+
+pub mod lanes;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,7 +33,7 @@ use uuid::Uuid;
 use crate::error::StoreError;
 use crate::ids::{IntegratorId, WithdrawalId};
 use crate::invalid::Invalid;
-use crate::money::{Amount, Cents};
+use crate::money::{Amount, Cents, MAX_AMOUNT_CENTS};
 use crate::party::PixKey;
 use crate::provider::digest;
 use crate::time::Timestamp;
@@ -46,8 +48,8 @@ pub const NEW_PAYEE_FOR: Duration = Duration::from_hours(24);
 /// The window of `per_hour`.
 pub const HOUR: Duration = Duration::from_hours(1);
 
-/// The highest limit of an amount, in centavos: that of a wallet is far above any use.
-pub const MAX_LIMIT_CENTS: i64 = 99_999_999_999_999;
+/// The highest limit of an amount, in centavos: that of one PIX.
+pub const MAX_LIMIT_CENTS: i64 = MAX_AMOUNT_CENTS;
 
 /// The highest limit of a number of withdrawals.
 pub const MAX_LIMIT_COUNT: i64 = 1_000_000;
@@ -134,7 +136,7 @@ impl Most {
         let problem = if kind.is_count() {
             "must be a number from 0 to 1000000"
         } else {
-            "must be an amount from 0 to 999999999999.99"
+            "must be an amount from 0 to 9999999999.99"
         };
         Err(Invalid::new("invalid_format", problem))
     }
@@ -232,9 +234,29 @@ impl LimitPolicy {
         Self::new(self.version, others.chain([(kind, limit)]))
     }
 
-    /// Whether nothing is limited at `now`.
-    pub fn is_off(&self, now: Timestamp) -> bool {
-        self.limits.values().all(|limit| limit.at(now).is_none())
+    /// Whether something is limited now that other withdrawals count against.
+    pub fn counts_others(&self, windows: &Windows) -> bool {
+        self.names_payees(windows)
+            || LimitKind::ALL.into_iter().any(|kind| self.counts_from(kind, windows).is_some())
+    }
+
+    /// Whether something is limited now that withdrawals to the same payee count against.
+    pub fn names_payees(&self, windows: &Windows) -> bool {
+        [LimitKind::PerPayee, LimitKind::NewPayee]
+            .into_iter()
+            .any(|kind| self.limit(kind).at(windows.now).is_some())
+    }
+
+    /// Since when withdrawals, to whomever, count against a limit that is in force.
+    fn counts_from(&self, kind: LimitKind, windows: &Windows) -> Option<Timestamp> {
+        self.limit(kind).at(windows.now)?;
+        match kind {
+            LimitKind::PerDay => Some(windows.day),
+            LimitKind::AtNight => windows.night,
+            LimitKind::LateAtNight => windows.late_night,
+            LimitKind::PerHour => Some(windows.hour),
+            LimitKind::PerTransaction | LimitKind::PerPayee | LimitKind::NewPayee => None,
+        }
     }
 }
 
@@ -253,6 +275,8 @@ pub struct Windows {
     pub hour: Timestamp,
     /// Who was paid at that time or before is not new.
     pub new_payee: Timestamp,
+    /// What came before that counts in none of them, but for payees.
+    pub from: Timestamp,
 }
 
 impl Windows {
@@ -270,22 +294,17 @@ impl Windows {
                 _ => None,
             }
         };
-        Self {
-            now,
-            day: utc(midnight),
-            night: night_from(20),
-            late_night: night_from(22),
-            hour: now.minus(HOUR),
-            new_payee: now.minus(NEW_PAYEE_FOR),
-        }
+        let (day, night, hour_ago) = (utc(midnight), night_from(20), now.minus(HOUR));
+        let from = day.min(hour_ago).min(night.unwrap_or(day));
+        let (late_night, new_payee) = (night_from(22), now.minus(NEW_PAYEE_FOR));
+        Self { now, day, night, late_night, hour: hour_ago, new_payee, from }
     }
 
-    /// The earliest of those that don't depend on a payee.
-    pub fn earliest(&self) -> Timestamp {
-        [Some(self.day), self.night, self.late_night, Some(self.hour)]
-            .into_iter()
-            .flatten()
-            .fold(self.day, Ord::min)
+    /// These, read back no further than the limits of `policy` that are in force need.
+    #[must_use]
+    pub fn narrowed_to(self, policy: &LimitPolicy) -> Self {
+        let starts = LimitKind::ALL.into_iter().filter_map(|kind| policy.counts_from(kind, &self));
+        Self { from: starts.fold(self.now, Ord::min), ..self }
     }
 
     /// When nothing of what counts now counts any more; `None` when that is not at one moment.

@@ -233,8 +233,8 @@ pub struct Handle {
 /// The most records that one [`Twin`]'s key names: with more of them on their way at once, the oldest are left out.
 pub const MAX_TWINS: usize = 64;
 
-/// That a record is the newest of requests that are alike: same integrator, same payee, same amount. Of two requests that
-/// found a key the same, one takes it.
+/// That a record is the newest of requests that are alike: same integrator, same payee, same amount; or the newest of an
+/// integrator under [limits](crate::limits). Of two requests that found a key the same, one takes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Twin {
     /// What is alike, as a number of 128 bits; per integrator.

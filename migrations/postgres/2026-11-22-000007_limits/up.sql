@@ -1,5 +1,5 @@
 -- Limits of what may go out, and what finds the withdrawals that count against them. The two indexes read a large table
--- while nobody can write to it: make them by hand before, with CONCURRENTLY (docs/OPERATIONS.md, upgrades).
+-- while nobody can write to it: make them by hand before, with CONCURRENTLY (docs/OPERATIONS.md, limits of what goes out).
 --
 -- Both say what is true of every row. So the planner takes neither for a statement that doesn't say it too: what looks a
 -- withdrawal up by its key has no other index to do it by.

@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use pix_domain::audit_log::Action;
 use pix_domain::ids::IntegratorId;
-use pix_domain::limits::{self, LimitKind, LimitPolicy, Most, NIGHT_PRESET_CENTS, Sent, Standing, Windows};
+use pix_domain::limits::{
+    self, Limit, LimitKind, LimitPolicy, Most, NIGHT_PRESET_CENTS, Sent, Standing, Windows,
+};
 use pix_domain::money::{Amount, Cents};
 use pix_domain::time::{Clock, Timestamp};
 use serde_json::{Value, json};
@@ -31,8 +33,9 @@ pub async fn run(config: &Config, command: cli::Limits) -> anyhow::Result<ExitCo
     let now = SystemClock.now();
     let mut policy = store.records.limits.policy(id).await?;
     if let cli::Limits::Set(set) = command {
+        let before = policy.clone();
         policy = changed(policy, &set, now)?;
-        let detail = shown(&policy, &standings(&policy, Sent::default(), now), now).to_string();
+        let detail = told(&before, &policy);
         Journal::of_user(&store, config)?.record(Action::LimitsSet, &uuid.to_string(), &detail).await?;
         let Some(version) = store.records.limits.set_policy(id, &policy, now).await? else {
             bail!("somebody else has just set the limits; look at them with `limits show` and try again");
@@ -58,7 +61,7 @@ fn standings(policy: &LimitPolicy, sent: Sent, now: Timestamp) -> Vec<Standing> 
 /// The policy with what was given.
 fn changed(mut policy: LimitPolicy, set: &SetLimits, now: Timestamp) -> anyhow::Result<LimitPolicy> {
     let mut any = false;
-    if set.preset == Some(LimitPreset::NaturalPerson) {
+    if set.preset == Some(LimitPreset::NaturalPerson) && set.at_night.is_none() {
         policy =
             policy.set(LimitKind::AtNight, Some(Most::new(LimitKind::AtNight, NIGHT_PRESET_CENTS)?), now);
         any = true;
@@ -84,6 +87,21 @@ fn changed(mut policy: LimitPolicy, set: &SetLimits, now: Timestamp) -> anyhow::
         );
     }
     Ok(policy)
+}
+
+/// What was changed, in the journal's words: each limit that is another now.
+fn told(before: &LimitPolicy, after: &LimitPolicy) -> String {
+    let changed = LimitKind::ALL.into_iter().filter(|kind| before.limit(*kind) != after.limit(*kind));
+    let limits = changed.map(|kind| {
+        let text = |limit: Limit| {
+            let then = limit.then.map_or_else(String::new, |then| {
+                format!(" ({} from {})", plain(kind, then.to.map(Most::get)), rfc3339(then.at))
+            });
+            format!("{}{then}", plain(kind, limit.most.map(Most::get)))
+        };
+        format!("{} {} to {}", kind.as_str(), text(before.limit(kind)), text(after.limit(kind)))
+    });
+    format!("from version {}: {}", before.version, limits.collect::<Vec<_>>().join("; "))
 }
 
 /// Reads `1000.00`, `0`, `none`, or a number where one is limited.
@@ -135,17 +153,21 @@ fn shown(policy: &LimitPolicy, standings: &[Standing], now: Timestamp) -> Value 
     })
 }
 
-fn line(standing: &Standing) -> String {
-    let kind = standing.kind;
-    let text = |value: Value| match value {
+/// A value as a person reads it.
+fn plain(kind: LimitKind, most: Option<i64>) -> String {
+    match value(kind, most) {
         Value::String(text) => text,
         Value::Null => "none".to_owned(),
         other => other.to_string(),
-    };
-    let most = text(value(kind, standing.most.map(Most::get)));
-    let used = standing.used.map_or_else(|| "by payee".to_owned(), |used| text(value(kind, Some(used))));
+    }
+}
+
+fn line(standing: &Standing) -> String {
+    let kind = standing.kind;
+    let most = plain(kind, standing.most.map(Most::get));
+    let used = standing.used.map_or_else(|| "by payee".to_owned(), |used| plain(kind, Some(used)));
     let next = standing.then.map_or_else(String::new, |then| {
-        format!(", {} from {}", text(value(kind, then.to.map(Most::get))), rfc3339(then.at))
+        format!(", {} from {}", plain(kind, then.to.map(Most::get)), rfc3339(then.at))
     });
     format!("{:16} {most} (used: {used}{next})", kind.as_str())
 }
@@ -153,6 +175,53 @@ fn line(standing: &Standing) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn given() -> SetLimits {
+        SetLimits {
+            integrator: uuid::Uuid::nil(),
+            per_transaction: None,
+            per_day: None,
+            at_night: None,
+            late_at_night: None,
+            per_payee: None,
+            new_payee: None,
+            per_hour: None,
+            preset: None,
+            json: false,
+        }
+    }
+
+    #[test]
+    fn what_is_given_is_changed_and_what_is_said_counts_more_than_a_preset() {
+        let now = Timestamp::from_micros(1_800_000_000_000_000);
+        assert!(changed(LimitPolicy::off(), &given(), now).is_err(), "nothing given");
+        let most = |policy: &LimitPolicy, kind| policy.limit(kind).at(now).map(Most::get);
+        let preset = SetLimits { preset: Some(LimitPreset::NaturalPerson), ..given() };
+        let set = changed(LimitPolicy::off(), &preset, now).unwrap();
+        assert_eq!((most(&set, LimitKind::AtNight), set.limits().count()), (Some(100_000), 1));
+        let both = SetLimits { at_night: Some("5000".into()), per_hour: Some("3".into()), ..preset };
+        let set = changed(LimitPolicy::off(), &both, now).unwrap();
+        assert_eq!(most(&set, LimitKind::AtNight), Some(500_000));
+        let raised =
+            changed(set.clone(), &SetLimits { per_hour: Some("none".into()), ..given() }, now).unwrap();
+        assert_eq!(most(&raised, LimitKind::AtNight), Some(500_000), "what is not given stays");
+        assert_eq!(told(&set, &raised), "from version 0: per_hour 3 to 3 (none from 2027-01-16T08:00:00Z)");
+        let every = SetLimits {
+            per_transaction: Some("9999999999.99".into()),
+            per_day: Some("9999999999.98".into()),
+            at_night: Some("9999999999.97".into()),
+            late_at_night: Some("9999999999.96".into()),
+            per_payee: Some("9999999999.95".into()),
+            new_payee: Some("9999999999.94".into()),
+            per_hour: Some("1000000".into()),
+            ..given()
+        };
+        let lower = changed(LimitPolicy::off(), &every, now).unwrap();
+        let higher =
+            LimitKind::ALL.into_iter().fold(lower.clone(), |policy, kind| policy.set(kind, None, now));
+        let longest = told(&lower, &higher);
+        assert!(longest.chars().count() <= pix_domain::audit_log::MAX_LOG_DETAIL_CHARS, "{}", longest.len());
+    }
 
     #[test]
     fn a_limit_is_an_amount_a_number_or_none() {

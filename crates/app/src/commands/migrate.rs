@@ -8,11 +8,16 @@ use super::answer;
 use crate::config::Config;
 use crate::store;
 
-/// Runs the subcommand.
-pub async fn run(config: &Config, json: bool) -> anyhow::Result<ExitCode> {
-    let applied = store::migrate(config).await?;
-    Ok(answer(json, &json!({"applied": applied}), || match applied.as_slice() {
+/// Runs the subcommand. A plan changes nothing.
+pub async fn run(config: &Config, plan: bool, json: bool) -> anyhow::Result<ExitCode> {
+    let (names, word) = if plan {
+        (store::pending_migrations(config).await?, "to be applied")
+    } else {
+        (store::migrate(config).await?, "applied")
+    };
+    let shown = if plan { json!({"pending": names}) } else { json!({"applied": names}) };
+    Ok(answer(json, &shown, || match names.as_slice() {
         [] => "the schema is up to date".to_owned(),
-        names => format!("applied: {}", names.join(", ")),
+        names => format!("{word}: {}", names.join(", ")),
     }))
 }

@@ -3,18 +3,21 @@
 use std::time::Duration;
 
 use pix_domain::charges::Failure;
-use pix_domain::error::{ServiceError, StoreError};
+use pix_domain::error::{ApplyError, ServiceError, StoreError, UniqueKey};
 use pix_domain::ids::IntegratorId;
 use pix_domain::limits::{
     HOUR, LimitKind, LimitPolicy, Most, NEW_PAYEE_FOR, RAISE_AFTER, Sent, SentTo, Windows,
 };
+use pix_domain::party::{PixKey, PixKeyType};
 use pix_domain::ports::Outcome;
+use pix_domain::provider::Progress;
 use pix_domain::time::Timestamp;
 use pix_domain::transition::{Record, Transition};
+use pix_domain::withdrawals::state::accept;
 use pix_domain::withdrawals::{OutgoingState, Withdrawal};
 
 use super::races::{CROWD, all_at_once};
-use crate::builders::{name, next, payee, withdrawal_command};
+use crate::builders::{cents, name, next, payee, report, withdrawal_command};
 use crate::{Services, StoreHarness, services};
 
 fn most(kind: LimitKind, value: i64) -> Option<Most> {
@@ -81,10 +84,81 @@ async fn kept(services: &Services, owner: IntegratorId, cents: i64, state: &Outg
         OutgoingState::Failed(_) => made.clone().fail(failure, now),
         OutgoingState::Uncertain => made.clone().lose_sight(now),
         OutgoingState::Completed => made.clone().decide_completed(now),
+        OutgoingState::NeedsReview => made.clone().ask_for_review(now),
+        OutgoingState::Accepted => made.clone().accepted(report(made.id.0, Progress::Accepted), now),
+        OutgoingState::Queued | OutgoingState::Canceled => made.clone().queue(now),
         _ => return made,
     };
     services.apply(next(step)).await;
+    if *state == OutgoingState::Canceled {
+        services.apply(next(services.withdrawal(&made).await.cancel(now))).await;
+    }
     made
+}
+
+/// What went to one key is told apart from what went to another, also where the two are of one text.
+pub async fn what_counts_for_a_payee_is_what_went_to_that_key(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let owner = services.funded(1_000_000).await;
+    let digits = "52998224725";
+    let keys = [
+        PixKey::parse(PixKeyType::Cpf, digits),
+        PixKey::parse(PixKeyType::Email, "ana@example.com"),
+        PixKey::parse(PixKeyType::Phone, "+5511987654321"),
+    ]
+    .map(|key| key.expect("a key"));
+    for (key, value_cents) in keys.iter().zip([1, 20, 300]) {
+        let mut new = services.new_withdrawal(owner, value_cents);
+        new.payee.key = key.clone();
+        let (now, grace) = (services.now(), Duration::from_secs(20));
+        services.apply(accept(new, now, grace).expect("an intent")).await;
+    }
+    let windows = Windows::at(services.now());
+    let limits = &services.stores.domain.limits;
+    for (key, value_cents) in keys.iter().zip([1, 20, 300]) {
+        let to = limits.sent_to(owner, &windows, key).await.expect("what was sent");
+        assert_eq!((to.day, to.lately, to.is_known), (value_cents, value_cents, false));
+    }
+    let nobody = PixKey::parse(PixKeyType::Email, "bia@example.com").expect("a key");
+    assert_eq!(limits.sent_to(owner, &windows, &nobody).await, Ok(SentTo::default()));
+    let later = Windows::at(services.now().plus(NEW_PAYEE_FOR));
+    assert!(limits.sent_to(owner, &later, &keys[0]).await.expect("what was sent").is_known);
+    assert!(!limits.sent_to(owner, &later, &nobody).await.expect("what was sent").is_known);
+}
+
+/// Of a crowd with one handle and room for one, each gets the one that was made.
+pub async fn one_handle_is_one_withdrawal_also_where_a_limit_has_room_for_one(
+    harness: &mut dyn StoreHarness,
+) {
+    let services = services(harness);
+    let owner = services.funded(1_000_000).await;
+    set(&services, owner, &[(LimitKind::PerDay, 1_000)]).await;
+    let results = all_at_once(&services, CROWD, move |services, _| async move {
+        let mut command = withdrawal_command(owner, 1_000);
+        command.external_id = Some(name("one"));
+        services.withdrawals.create(command).await
+    })
+    .await;
+    let made = results.iter().filter(|result| matches!(result, Ok(Outcome::Created(_)))).count();
+    let replayed = results.iter().filter(|result| matches!(result, Ok(Outcome::Replayed(_)))).count();
+    assert_eq!((made, replayed), (1, CROWD - 1), "{results:?}");
+}
+
+/// A crowd that a limit has room for is let through, all of it.
+pub async fn a_crowd_within_a_limit_is_let_through(harness: &mut dyn StoreHarness) {
+    const MANY: usize = 4 * CROWD;
+    let services = services(harness);
+    let owner = services.funded(1_000_000).await;
+    set(&services, owner, &[(LimitKind::PerDay, 1_000_000)]).await;
+    let results = all_at_once(&services, MANY, move |services, number| async move {
+        let mut command = withdrawal_command(owner, 10);
+        command.external_id = Some(name(&format!("crowd {number}")));
+        services.withdrawals.create(command).await
+    })
+    .await;
+    let refused: Vec<_> =
+        results.iter().filter(|result| !matches!(result, Ok(Outcome::Created(_)))).collect();
+    assert!(refused.is_empty(), "{} of {MANY}: {:?}", refused.len(), refused.first());
 }
 
 async fn asked(services: &Services, owner: IntegratorId, at: Timestamp) -> (Sent, SentTo) {
@@ -94,24 +168,41 @@ async fn asked(services: &Services, owner: IntegratorId, at: Timestamp) -> (Sent
     (sent, limits.sent_to(owner, &windows, &payee().key).await.expect("what was sent to one"))
 }
 
-/// What is on its way, uncertain or done counts, what definitely failed doesn't, and another's never.
+/// What is on its way, uncertain or done counts, and what left in spite of its failure; what definitely failed or was canceled
+/// doesn't, and another's never.
 pub async fn what_counts_is_what_may_have_gone(harness: &mut dyn StoreHarness) {
     let services = services(harness);
-    let (owner, other) = (services.funded(1_000_000).await, services.funded(1_000_000).await);
+    let (owner, other) = (services.funded(9_000_000).await, services.funded(1_000_000).await);
     let failed = OutgoingState::Failed(Failure { code: String::new(), message: String::new() });
     for (cents, state) in [
-        (100, OutgoingState::Submitting),
+        (1, OutgoingState::Submitting),
         (20, OutgoingState::Uncertain),
-        (3, OutgoingState::Completed),
-        (4_000, failed),
+        (300, OutgoingState::Completed),
+        (4_000, OutgoingState::Accepted),
+        (50_000, OutgoingState::NeedsReview),
+        (600_000, OutgoingState::Queued),
+        (7_000_000, failed),
+        (80_000, OutgoingState::Canceled),
     ] {
         kept(&services, owner, cents, &state).await;
     }
     kept(&services, other, 50_000, &OutgoingState::Submitting).await;
     let now = services.now();
     let (sent, to) = asked(&services, owner, now).await;
-    assert_eq!((sent.day, sent.hour), (123, 3));
-    assert_eq!(to, SentTo { day: 123, lately: 123, is_known: false });
+    assert_eq!((sent.day, sent.hour), (654_321, 6));
+    assert_eq!(to, SentTo { day: 654_321, lately: 654_321, is_known: false });
+
+    let late = kept(&services, owner, 9, &OutgoingState::Submitting).await;
+    let failure = Failure { code: "no".into(), message: "no".into() };
+    services.apply(next(late.clone().fail(failure, now))).await;
+    assert_eq!(asked(&services, owner, now).await.0.day, 654_321);
+    let left = services.withdrawal(&late).await.complete(report(late.id.0, Progress::Completed), now);
+    services.apply(next(left)).await;
+    assert_eq!(asked(&services, owner, now).await.0.day, 654_330, "it has left after all");
+    let returned = kept(&services, owner, 70, &OutgoingState::Completed).await;
+    let back = services.withdrawal(&returned).await.give_back(cents(70), now);
+    services.apply(next(back)).await;
+    assert_eq!(asked(&services, owner, now).await.0.day, 654_400, "what came back had gone");
     let (others, _) = asked(&services, other, now).await;
     assert_eq!((others.day, others.hour), (50_000, 1));
     let nobody = asked(&services, IntegratorId(services.id()), now).await;
@@ -219,8 +310,10 @@ pub async fn a_quote_takes_nothing_of_a_limit(harness: &mut dyn StoreHarness) {
     let (policy, standings) = services.withdrawals.limits(owner).await.expect("limits");
     assert_eq!(policy.version, 1);
     assert_eq!(standings.iter().map(|limit| limit.used).collect::<Vec<_>>(), [Some(0), None]);
-    let made = services.withdrawals.create(command).await;
-    assert!(matches!(made, Ok(Outcome::Created(_))), "{made:?}");
+    let lane = || services.stores.domain.lookups.find_twins(owner, pix_domain::limits::lane());
+    assert_eq!(lane().await, Ok(Vec::new()));
+    let made = services.withdrawals.create(command).await.expect("a withdrawal").into_inner();
+    assert_eq!(lane().await, Ok(vec![made.id.0]), "each takes the key that puts them in order");
     let quote = services.withdrawals.quote(&withdrawal_command(owner, 1)).await.expect("a quote");
     let left: Vec<_> = quote.limits.iter().map(|limit| limit.left()).collect();
     assert_eq!(left, [Some(400), Some(0)]);
@@ -242,9 +335,10 @@ pub async fn who_found_another_newest_one_has_to_look_again(harness: &mut dyn St
     services.apply(first).await;
     let late = place(services.withdrawal_intent(owner, 10), None);
     let refused = services.stores.domain.transitions.apply(late).await;
-    assert!(refused.is_err(), "{refused:?}");
+    assert_eq!(refused, Err(ApplyError::Duplicate(UniqueKey::Twin)));
     services.apply(place(services.withdrawal_intent(owner, 10), first_id)).await;
     let late = place(services.withdrawal_intent(owner, 10), first_id);
-    assert!(services.stores.domain.transitions.apply(late).await.is_err());
+    let refused = services.stores.domain.transitions.apply(late).await;
+    assert_eq!(refused, Err(ApplyError::Duplicate(UniqueKey::Twin)));
     assert_eq!(services.balances(owner).await, (1_000_000 - 20, 20));
 }

@@ -27,12 +27,16 @@ fn days_and_nights_are_those_of_brasilia() {
     let small_hours = Windows::at(at(4, 5, 59));
     assert_eq!(small_hours.day, at(4, 0, 0));
     assert_eq!((small_hours.night, small_hours.late_night), (Some(at(3, 20, 0)), Some(at(3, 22, 0))));
-    assert_eq!(small_hours.earliest(), at(3, 20, 0));
+    assert_eq!(small_hours.from, at(3, 20, 0));
     assert_eq!(Windows::at(at(4, 6, 0)).night, None);
-    assert_eq!(Windows::at(at(4, 0, 30)).earliest(), at(3, 20, 0));
-    assert_eq!(noon.earliest(), at(3, 0, 0));
-    let at_midnight_by_the_hour = Windows::at(at(4, 19, 0));
-    assert_eq!(at_midnight_by_the_hour.earliest(), at(4, 0, 0));
+    assert_eq!(Windows::at(at(4, 0, 30)).from, at(3, 20, 0));
+    assert_eq!(noon.from, at(3, 0, 0));
+    let policy = |kind| LimitPolicy::off().set(kind, Some(Most::new(kind, 1).unwrap()), noon.now);
+    let narrow = |windows: Windows, kind| windows.narrowed_to(&policy(kind)).from;
+    assert_eq!(narrow(small_hours, LimitKind::PerHour), at(4, 4, 59));
+    assert_eq!(narrow(small_hours, LimitKind::PerDay), at(4, 0, 0));
+    assert_eq!(narrow(small_hours, LimitKind::LateAtNight), at(3, 22, 0));
+    assert_eq!(narrow(noon, LimitKind::AtNight), noon.now, "nothing counts by day");
 }
 
 #[test]
@@ -82,12 +86,17 @@ fn a_raise_that_waits_keeps_its_place_and_another_one_takes_it() {
 #[test]
 fn a_policy_is_off_until_a_limit_holds_and_once_the_last_one_ended() {
     let now = at(3, 12, 0);
-    assert!(LimitPolicy::off().is_off(now));
+    let counts = |policy: &LimitPolicy, at| policy.counts_others(&Windows::at(at));
+    assert!(!counts(&LimitPolicy::off(), now));
     let on = LimitPolicy::off().set(DAY, reais(DAY, 10), now);
-    assert!(!on.is_off(now));
+    assert!(counts(&on, now));
     let ending = on.set(DAY, None, now);
-    assert!(!ending.is_off(now));
-    assert!(ending.is_off(now.plus(RAISE_AFTER)));
+    assert!(counts(&ending, now));
+    assert!(!counts(&ending, now.plus(RAISE_AFTER)));
+    let only = |kind| LimitPolicy::off().set(kind, Some(Most::new(kind, 5).unwrap()), now);
+    assert!(!counts(&only(LimitKind::PerTransaction), now), "others don't count against it");
+    assert!(!counts(&only(LimitKind::AtNight), now), "nor does anything by day");
+    assert!(counts(&only(LimitKind::AtNight), at(3, 23, 0)) && counts(&only(LimitKind::NewPayee), now));
     assert_eq!(
         LimitPolicy::new(3, [(DAY, Limit::default())]),
         LimitPolicy { version: 3, ..LimitPolicy::off() }

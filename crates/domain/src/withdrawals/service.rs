@@ -17,6 +17,7 @@ use crate::error::{ApplyError, ServiceError, StoreError, UniqueKey};
 use crate::evidence::{Evidence, EvidenceKind, Proof, Seen};
 use crate::fees::Operation;
 use crate::ids::{IntegratorId, ResourceKind, ResourceRef, WithdrawalId};
+use crate::limits::lanes::Lanes;
 use crate::limits::{self, LimitPolicy, Standing, Windows};
 use crate::list::{ListQuery, Page};
 use crate::metadata::Metadata;
@@ -132,12 +133,13 @@ pub enum QuoteVerdict {
 #[derive(Clone)]
 pub struct WithdrawalService {
     ports: Ports,
+    lanes: Lanes,
 }
 
 impl WithdrawalService {
     /// A service over `ports`.
-    pub const fn new(ports: Ports) -> Self {
-        Self { ports }
+    pub fn new(ports: Ports) -> Self {
+        Self { ports, lanes: Lanes::default() }
     }
 
     /// Sends money, or finds the withdrawal its handle stands for.
@@ -158,9 +160,19 @@ impl WithdrawalService {
     async fn make(&self, command: &CreateWithdrawal) -> Result<Option<Outcome<Withdrawal>>, ServiceError> {
         let new = self.priced(command).await?;
         let (integrator_id, id) = (new.integrator_id, new.id);
-        let intent = self.intent(command, new).await?;
+        let place = self.enter_lane(integrator_id).await?;
+        let intent = match self.intent(command, new).await {
+            Err(refused @ ServiceError::LimitExceeded(_)) => {
+                // Another request with the same handle may just have taken what was left.
+                let winner = self.replay(command).await?;
+                return winner.map(|winner| Some(Outcome::Replayed(winner))).ok_or(refused);
+            }
+            intent => intent?,
+        };
         let accepted = intent.withdrawal().cloned().ok_or(ServiceError::NotFound)?;
-        match self.ports.stores.transitions.apply(intent).await {
+        let applied = self.ports.stores.transitions.apply(intent).await;
+        drop(place);
+        match applied {
             Ok(()) => {}
             Err(ApplyError::Duplicate(UniqueKey::ExternalId | UniqueKey::IdempotencyKey)) => {
                 let winner = self.replay(command).await?.ok_or(ServiceError::Contention)?;
@@ -199,9 +211,11 @@ impl WithdrawalService {
         new: NewWithdrawal,
     ) -> Result<Transition, ServiceError> {
         let (mut twins, allowed) = self.twins(command, new.id).await?;
-        twins.extend(self.within_limits(command, new.id).await?);
-        let intent = state::accept(new, self.ports.clock.now(), self.ports.submit_grace)
-            .ok_or(ServiceError::InsufficientBalance)?;
+        // The moment for which limits are asked is that which counts against them.
+        let now = self.ports.clock.now();
+        twins.extend(self.within_limits(command, new.id, now).await?);
+        let intent =
+            state::accept(new, now, self.ports.submit_grace).ok_or(ServiceError::InsufficientBalance)?;
         let accepted = intent.withdrawal().cloned().ok_or(ServiceError::NotFound)?;
         let mut intent = intent.answering(command.idempotency_key.clone()).witness(allowed);
         intent = intent.witness([self.ports.evidence(accepted.resource(), attempt(&accepted))]);
@@ -216,7 +230,8 @@ impl WithdrawalService {
         let wallet = self.ports.stores.wallets.wallet(command.integrator_id).await?;
         let new = self.priced(command).await?;
         let (fee, fee_version) = (new.fee, new.fee_version);
-        let limits = self.limits_for(command).await?;
+        let policy = self.ports.stores.limits.policy(command.integrator_id).await?;
+        let limits = self.limits_for(&policy, command, self.ports.clock.now()).await?;
         let quote = |verdict| Quote {
             amount: command.amount,
             fee,
@@ -290,48 +305,67 @@ impl WithdrawalService {
         &self,
         integrator_id: IntegratorId,
     ) -> Result<(LimitPolicy, Vec<Standing>), ServiceError> {
-        let (store, now) = (&self.ports.stores.limits, self.ports.clock.now());
+        let store = &self.ports.stores.limits;
         let policy = store.policy(integrator_id).await?;
-        let windows = Windows::at(now);
-        let sent = if policy.is_off(now) {
-            limits::Sent::default()
-        } else {
-            store.sent(integrator_id, &windows).await?
+        let windows = Windows::at(self.ports.clock.now()).narrowed_to(&policy);
+        let sent = match policy.counts_others(&windows) {
+            true => store.sent(integrator_id, &windows).await?,
+            false => limits::Sent::default(),
         };
         let standings = limits::standings(&policy, &windows, sent, None);
         Ok((policy, standings))
     }
 
-    /// How they stand for what is asked for.
-    async fn limits_for(&self, command: &CreateWithdrawal) -> Result<Vec<Standing>, ServiceError> {
+    /// How they stand for what is asked for at `now`. Nothing is read that nothing in force needs.
+    async fn limits_for(
+        &self,
+        policy: &LimitPolicy,
+        command: &CreateWithdrawal,
+        now: Timestamp,
+    ) -> Result<Vec<Standing>, ServiceError> {
         let (store, owner) = (&self.ports.stores.limits, command.integrator_id);
-        let now = self.ports.clock.now();
-        let policy = store.policy(owner).await?;
-        if policy.is_off(now) {
-            return Ok(Vec::new());
-        }
-        let windows = Windows::at(now);
-        let sent = store.sent(owner, &windows).await?;
-        let sent_to = store.sent_to(owner, &windows, &command.payee.key).await?;
-        Ok(limits::standings(&policy, &windows, sent, Some(sent_to)))
+        let windows = Windows::at(now).narrowed_to(policy);
+        let sent = match policy.counts_others(&windows) {
+            true => store.sent(owner, &windows).await?,
+            false => limits::Sent::default(),
+        };
+        let sent_to = match policy.names_payees(&windows) {
+            true => Some(store.sent_to(owner, &windows, &command.payee.key).await?),
+            false => None,
+        };
+        Ok(limits::standings(policy, &windows, sent, sent_to))
     }
 
-    /// What the request takes of the key that orders the withdrawals of an integrator under limits; nothing without any.
-    /// [`ServiceError::LimitExceeded`] with the first that it would pass.
+    /// The request's turn, when other withdrawals count against a limit of the integrator's.
+    async fn enter_lane(&self, owner: IntegratorId) -> Result<Option<impl Drop + use<>>, ServiceError> {
+        let policy = self.ports.stores.limits.policy(owner).await?;
+        match policy.counts_others(&Windows::at(self.ports.clock.now())) {
+            true => Ok(Some(self.lanes.enter(owner).await)),
+            false => Ok(None),
+        }
+    }
+
+    /// What the request takes of the key that orders the withdrawals of an integrator under limits; nothing where others don't
+    /// count. [`ServiceError::LimitExceeded`] with the first limit that it would pass at `now`.
     async fn within_limits(
         &self,
         command: &CreateWithdrawal,
         id: WithdrawalId,
+        now: Timestamp,
     ) -> Result<Option<Twin>, ServiceError> {
         let (stores, owner) = (&self.ports.stores, command.integrator_id);
-        if stores.limits.policy(owner).await?.is_off(self.ports.clock.now()) {
-            return Ok(None);
-        }
-        // The key before what counts: whatever comes in between makes the key another.
-        let newest = stores.lookups.find_twins(owner, limits::lane()).await?.first().copied();
-        match limits::passed(&self.limits_for(command).await?, command.amount) {
+        let policy = stores.limits.policy(owner).await?;
+        let place = match policy.counts_others(&Windows::at(now)) {
+            // The key before what counts: whatever comes in between makes the key another.
+            true => {
+                let newest = stores.lookups.find_twins(owner, limits::lane()).await?.first().copied();
+                Some(limits::place(id, newest))
+            }
+            false => None,
+        };
+        match limits::passed(&self.limits_for(&policy, command, now).await?, command.amount) {
             Some(standing) => Err(ServiceError::LimitExceeded(Box::new(standing))),
-            None => Ok(Some(limits::place(id, newest))),
+            None => Ok(place),
         }
     }
 

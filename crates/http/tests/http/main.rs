@@ -24,6 +24,7 @@ mod logs;
 mod matrix;
 #[cfg(test)]
 mod outgoing_limits;
+#[cfg(test)]
 mod overload;
 #[cfg(test)]
 mod pay;

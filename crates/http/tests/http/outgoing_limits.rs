@@ -30,12 +30,16 @@ async fn limits_are_shown_with_what_counts_against_them() {
     let gateway = Gateway::start().await;
     let (tenant, other) = (gateway.tenant(100_000).await, gateway.tenant(100_000).await);
     // It is 09:00 in Brasília.
-    set(&gateway, &tenant, &[
-        (LimitKind::PerDay, Some(5_050)),
-        (LimitKind::AtNight, Some(0)),
-        (LimitKind::PerPayee, Some(2_000)),
-        (LimitKind::PerHour, Some(3)),
-    ])
+    set(
+        &gateway,
+        &tenant,
+        &[
+            (LimitKind::PerDay, Some(5_050)),
+            (LimitKind::AtNight, Some(0)),
+            (LimitKind::PerPayee, Some(2_000)),
+            (LimitKind::PerHour, Some(3)),
+        ],
+    )
     .await;
     set(&gateway, &tenant, &[(LimitKind::PerDay, Some(9_000)), (LimitKind::PerHour, None)]).await;
     gateway.post(&tenant, WITHDRAWALS, &withdrawal_body()).await.expect(201);

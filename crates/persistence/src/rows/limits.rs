@@ -15,7 +15,7 @@ use pix_domain::time::Timestamp;
 use crate::codec::{self, DbId, DbTime, Id, Instant};
 use crate::schema::limits;
 
-/// At least as many rows as a version has, whatever kinds a later program knows.
+/// At least as many rows as a version has.
 pub const MOST_LIMITS: i64 = 32;
 
 /// One limit of one version, as it is kept.
@@ -90,7 +90,7 @@ impl AskSent {
         let never = Timestamp::from_micros(i64::MAX);
         Self {
             owner: integrator_id.into(),
-            from: DbTime(windows.earliest()),
+            from: DbTime(windows.from),
             day: DbTime(windows.day),
             night: DbTime(windows.night.unwrap_or(never)),
             late_night: DbTime(windows.late_night.unwrap_or(never)),

@@ -373,7 +373,7 @@ pub(in crate::openapi) struct Limits {
 pub(in crate::openapi) struct LimitStanding {
     name: LimitName,
     unit: LimitUnit,
-    /// The most that it allows; `null` when it holds for later only.
+    /// The most that it allows.
     #[schema(required = true)]
     limit: Option<Money>,
     /// What counts against it; `null` when that depends on a payee and none is named.
