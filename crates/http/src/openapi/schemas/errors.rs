@@ -3,6 +3,7 @@
 use utoipa::ToSchema;
 
 use super::scalars::Id;
+use super::v1::LimitName;
 
 /// An error of v2, and of whatever is outside of v1.
 #[derive(ToSchema)]
@@ -30,6 +31,9 @@ pub(in crate::openapi) struct V2Error {
     /// Of `possible_duplicate`: what this one is just like.
     #[schema(required = false)]
     uuid: Id,
+    /// Of `limit_exceeded`: which limit.
+    #[schema(required = false)]
+    limit: LimitName,
 }
 
 /// An error of v1: problem details of RFC 9457.
@@ -63,6 +67,9 @@ pub(in crate::openapi) struct Problem {
     /// Of `possible_duplicate`: what this one is just like. Of `provider_rejected`: what is `failed` now.
     #[schema(required = false)]
     uuid: Id,
+    /// Of `limit_exceeded`: which limit.
+    #[schema(required = false)]
+    limit: LimitName,
     /// Of `external_id_conflict` of a consultation: the transactions that the name stands for.
     #[schema(min_items = 2, required = false)]
     uuids: Vec<Id>,
