@@ -1,5 +1,6 @@
 //! `pix-gateway limits`.
 
+use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
@@ -93,13 +94,19 @@ fn changed(mut policy: LimitPolicy, set: &SetLimits, now: Timestamp) -> anyhow::
 fn told(before: &LimitPolicy, after: &LimitPolicy) -> String {
     let changed = LimitKind::ALL.into_iter().filter(|kind| before.limit(*kind) != after.limit(*kind));
     let limits = changed.map(|kind| {
-        let text = |limit: Limit| {
-            let then = limit.then.map_or_else(String::new, |then| {
-                format!(" ({} from {})", plain(kind, then.to.map(Most::get)), rfc3339(then.at))
-            });
-            format!("{}{then}", plain(kind, limit.most.map(Most::get)))
-        };
-        format!("{} {} to {}", kind.as_str(), text(before.limit(kind)), text(after.limit(kind)))
+        let (was, is) = (before.limit(kind), after.limit(kind));
+        let mut text = format!("{} {}", kind.as_str(), plain(kind, was.most.map(Most::get)));
+        if was.most != is.most {
+            let _ = write!(text, " to {}", plain(kind, is.most.map(Most::get)));
+        }
+        match (was.then, is.then) {
+            (_, Some(then)) => {
+                let _ = write!(text, ", {} from {}", plain(kind, then.to.map(Most::get)), rfc3339(then.at));
+            }
+            (Some(_), None) => text.push_str(", no raise"),
+            (None, None) => {}
+        }
+        text
     });
     format!("from version {}: {}", before.version, limits.collect::<Vec<_>>().join("; "))
 }
@@ -205,7 +212,7 @@ mod tests {
         let raised =
             changed(set.clone(), &SetLimits { per_hour: Some("none".into()), ..given() }, now).unwrap();
         assert_eq!(most(&raised, LimitKind::AtNight), Some(500_000), "what is not given stays");
-        assert_eq!(told(&set, &raised), "from version 0: per_hour 3 to 3 (none from 2027-01-16T08:00:00Z)");
+        assert_eq!(told(&set, &raised), "from version 0: per_hour 3, none from 2027-01-16T08:00:00Z");
         let every = SetLimits {
             per_transaction: Some("9999999999.99".into()),
             per_day: Some("9999999999.98".into()),
