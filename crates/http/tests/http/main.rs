@@ -7,6 +7,8 @@ mod callbacks;
 #[cfg(test)]
 mod commands;
 #[cfg(test)]
+mod compatibility;
+#[cfg(test)]
 mod document;
 #[cfg(test)]
 mod edge;
