@@ -31,7 +31,7 @@ const OVERLOADED_RETRY_AFTER_SECONDS: u64 = 1;
 const MAX_REASON_CHARS: usize = 300;
 
 /// Every code, with the title it has in v1.
-pub(crate) const TITLES: [(&str, &str); 29] = [
+pub(crate) const TITLES: [(&str, &str); 30] = [
     ("malformed_request", "Malformed request"),
     ("unsupported_grant_type", "Unsupported grant type"),
     ("invalid_token", "Invalid access token"),
@@ -42,6 +42,7 @@ pub(crate) const TITLES: [(&str, &str); 29] = [
     ("integrator_suspended", "Integrator suspended"),
     ("not_found", "Not found"),
     ("method_not_allowed", "Method not allowed"),
+    ("not_acceptable", "Not acceptable"),
     ("request_timeout", "Request timeout"),
     ("payload_too_large", "Payload too large"),
     ("headers_too_large", "Header fields too large"),
@@ -195,6 +196,11 @@ impl ApiError {
         let message = format!("this path allows {allow} only");
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
             .but(|parts| parts.allow = Some(allow))
+    }
+
+    /// What is asked for has none of the forms that are taken; `message` says which there are.
+    pub(crate) fn not_acceptable(message: &str) -> Self {
+        Self::new(StatusCode::NOT_ACCEPTABLE, "not_acceptable", message)
     }
 
     pub(crate) fn rate_limited(retry_after_seconds: u64) -> Self {

@@ -44,7 +44,7 @@ macro_rules! endpoint {
 }
 
 /// All of them.
-pub static ENDPOINTS: [Endpoint; 31] = [
+pub static ENDPOINTS: [Endpoint; 33] = [
     endpoint!(POST "/v2/pix/qrcode", ChargesWrite, v2::qrcode::create),
     endpoint!(POST "/v2/pix/payment", WithdrawalsWrite, v2::payment::create),
     endpoint!(POST "/v2/pix/refund", RefundsWrite, v2::refund::create),
@@ -56,6 +56,7 @@ pub static ENDPOINTS: [Endpoint; 31] = [
     endpoint!(DELETE "/api/v1/charges/{charge}", ChargesWrite, v1::charges::cancel),
     endpoint!(GET "/api/v1/charges/{charge}/qrcode.svg", Read, v1::qrcode::svg),
     endpoint!(GET "/api/v1/charges/{charge}/qrcode.png", Read, v1::qrcode::png),
+    endpoint!(GET "/api/v1/charges/{charge}/receipt", Read, v1::receipts::of_charge),
     endpoint!(POST "/api/v1/charges/{charge}/refunds", RefundsWrite, v1::refunds::create),
     endpoint!(GET "/api/v1/charges/{charge}/refunds", Read, v1::refunds::list),
     endpoint!(GET "/api/v1/refunds/{refund}", Read, v1::refunds::show),
@@ -65,6 +66,7 @@ pub static ENDPOINTS: [Endpoint; 31] = [
     endpoint!(GET "/api/v1/withdrawals", Read, v1::withdrawals::list),
     endpoint!(GET "/api/v1/withdrawals/{withdrawal}", Read, v1::withdrawals::show),
     endpoint!(GET "/api/v1/withdrawals/{withdrawal}/evidence", Read, v1::evidence::of_withdrawal),
+    endpoint!(GET "/api/v1/withdrawals/{withdrawal}/receipt", Read, v1::receipts::of_withdrawal),
     endpoint!(POST "/api/v1/transactions/consult", Read, v1::consult::consult),
     endpoint!(GET "/api/v1/balance", BalanceRead, v1::balance::show),
     endpoint!(GET "/api/v1/statement", Read, v1::statement::list),

@@ -9,6 +9,7 @@ pub(crate) mod evidence;
 pub(crate) mod list;
 pub(crate) mod postbacks;
 pub(crate) mod qrcode;
+pub(crate) mod receipts;
 pub(crate) mod refunds;
 pub(crate) mod statement;
 pub(crate) mod withdrawals;

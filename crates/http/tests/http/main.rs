@@ -33,6 +33,8 @@ mod postbacks;
 #[cfg(test)]
 mod qrcode;
 #[cfg(test)]
+mod receipts;
+#[cfg(test)]
 mod shared_limits;
 #[cfg(test)]
 mod statement;
