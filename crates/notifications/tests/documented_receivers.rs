@@ -225,7 +225,7 @@ async fn exhibits() -> Vec<(&'static str, bool, Value)> {
         (
             "another moment",
             false,
-            with(&sound, "webhook-timestamp", &format!("{}", sent.parse::<i64>().unwrap() + 1)),
+            with(&sound, "webhook-timestamp", &(sent.parse::<i64>().unwrap() + 1).to_string()),
         ),
         ("a moment that is none", false, with(&sound, "webhook-timestamp", "now")),
         ("a moment with more behind it", false, with(&sound, "webhook-timestamp", &format!("{sent}.0"))),

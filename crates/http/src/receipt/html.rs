@@ -38,10 +38,11 @@ pub(super) fn page(sheet: &Sheet) -> String {
 }
 
 fn section(section: &Section) -> String {
-    let rows = section.rows.iter();
-    let rows: String =
-        rows.map(|(name, text)| format!("<dt>{name}</dt><dd>{}</dd>\n", escaped(text))).collect();
-    format!("<section>\n<h2>{}</h2>\n<dl>\n{rows}</dl>\n</section>\n", section.heading)
+    let rows = section
+        .rows
+        .iter()
+        .flat_map(|(name, text)| ["<dt>", name, "</dt><dd>", &escaped(text), "</dd>\n"].map(str::to_owned));
+    format!("<section>\n<h2>{}</h2>\n<dl>\n{}</dl>\n</section>\n", section.heading, rows.collect::<String>())
 }
 
 #[cfg(test)]

@@ -33,12 +33,14 @@ pub(crate) struct Sheet {
     pub(crate) foot: String,
 }
 
+/// What a line is of, and what it says.
+type Row = (&'static str, String);
+
 /// A part of it.
 #[derive(Debug)]
 pub(crate) struct Section {
     pub(crate) heading: &'static str,
-    /// What each line is of, and what it says.
-    pub(crate) rows: Vec<(&'static str, String)>,
+    pub(crate) rows: Vec<Row>,
 }
 
 struct Words {
@@ -148,7 +150,7 @@ impl Words {
     }
 
     /// Name and document of somebody, as far as they are known.
-    fn party(&self, party: &Party) -> Vec<(&'static str, String)> {
+    fn party(&self, party: &Party) -> Vec<Row> {
         let name = party.name.as_ref().map(|name| (self.name, name.as_str().to_owned()));
         let document = party.document.as_ref().map(|document| {
             let kind = match document.kind() {
@@ -170,7 +172,7 @@ fn moment(language: Language, at: Timestamp) -> String {
 }
 
 /// What is left out when there is nothing to say.
-fn row(name: &'static str, text: Option<&str>) -> Option<(&'static str, String)> {
+fn row(name: &'static str, text: Option<&str>) -> Option<Row> {
     text.filter(|text| !text.is_empty()).map(|text| (name, text.to_owned()))
 }
 
@@ -179,7 +181,7 @@ fn foot(language: Language, now: Timestamp) -> String {
     format!("{} {}. {}", words.issued, moment(language, now), words.hidden)
 }
 
-fn sections(parts: [(&'static str, Vec<(&'static str, String)>); 3]) -> Vec<Section> {
+fn sections(parts: [(&'static str, Vec<Row>); 3]) -> Vec<Section> {
     let parts = parts.into_iter().filter(|(_, rows)| !rows.is_empty());
     parts.map(|(heading, rows)| Section { heading, rows }).collect()
 }
