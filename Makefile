@@ -73,7 +73,7 @@ EVENTS ?= 100000
 postback-storm: tools postgres ## Deliver EVENTS postbacks to receivers that fail, by relay processes that are killed; STORM='--seed 7' for others
 	$(CARGO) run --quiet --package pix-tests --bin postback_storm -- --events $(EVENTS) $(STORM)
 
-pay-images: tools browser ## Take the pictures of the payment page anew: docs/images/pay-*.png
+pay-images: tools browser ## Take the pictures of the payment page and of a receipt anew: docs/images/*.png
 	$(CARGO) run --quiet --package pix-tests --bin pay_images -- docs/images
 
 planted-bugs: tools ## Plant one-line mistakes in a scratch copy, one by one, and see that a suite turns red with each

@@ -15,6 +15,7 @@
 //! | `door` | good traffic beside a flood of sign-ins and slow connections |
 //! | `postbacks`, `receive`, `posts` | postbacks: the relay, who receives them, and the limit of signed POSTs |
 //! | `sqlite` | the embedded store against a plain pool |
+//! | `lists` | a page of a list, out of a million charges |
 //! | `growth`, `cost`, `peers` | more rows; memory, size and start; a published ledger |
 //! | `proc`, `report` | processor time and memory; the table |
 
@@ -30,6 +31,7 @@ mod door;
 mod growth;
 mod http;
 mod lab;
+mod lists;
 mod load;
 mod measure;
 mod ops;
@@ -83,6 +85,9 @@ struct Cli {
     /// The most rows of the part about growth.
     #[arg(long, default_value_t = 10_000_000)]
     most_rows: u32,
+    /// The charges of the part about lists.
+    #[arg(long, default_value_t = 1_000_000)]
+    list_rows: u32,
     /// Where the summary goes.
     #[arg(long, default_value = "target/bench/summary.json")]
     summary: PathBuf,
@@ -138,6 +143,7 @@ enum Part {
     Growth,
     Cost,
     Door,
+    Lists,
 }
 
 impl Part {
@@ -162,6 +168,7 @@ struct Bench {
     long: bool,
     rows: u32,
     most_rows: u32,
+    list_rows: u32,
     gateway: PathBuf,
     cala: PathBuf,
     report: Report,
@@ -189,6 +196,7 @@ impl Bench {
             Part::Growth => growth::run(self),
             Part::Cost => cost::run(self),
             Part::Door => door::run(self),
+            Part::Lists => lists::run(self),
         }
     }
 }
@@ -203,6 +211,7 @@ fn measure_all(cli: &Cli) -> anyhow::Result<ExitCode> {
         long: cli.long,
         rows: if cli.quick { QUICK_ROWS } else { ROWS },
         most_rows: cli.most_rows,
+        list_rows: cli.list_rows,
         gateway: cli.gateway.clone(),
         cala: cli.cala.clone(),
         report: Report::default(),

@@ -113,6 +113,7 @@ macro_rules! store_suite {
             }
             idempotency {
                 the_same_request_again_is_the_same_record,
+                names_that_only_look_alike_are_two_names,
                 a_replay_is_the_record_as_it_is_now,
                 another_body_under_the_same_handle_is_refused,
                 a_refusal_for_lack_of_money_burns_nothing,

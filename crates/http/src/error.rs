@@ -42,6 +42,7 @@ pub(crate) const TITLES: [(&str, &str); 30] = [
     ("integrator_suspended", "Integrator suspended"),
     ("not_found", "Not found"),
     ("method_not_allowed", "Method not allowed"),
+    ("not_acceptable", "Not acceptable"),
     ("request_timeout", "Request timeout"),
     ("payload_too_large", "Payload too large"),
     ("headers_too_large", "Header fields too large"),
@@ -196,6 +197,11 @@ impl ApiError {
         let message = format!("this path allows {allow} only");
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
             .but(|parts| parts.allow = Some(allow))
+    }
+
+    /// What is asked for has none of the forms that are taken; `message` says which there are.
+    pub(crate) fn not_acceptable(message: &str) -> Self {
+        Self::new(StatusCode::NOT_ACCEPTABLE, "not_acceptable", message)
     }
 
     pub(crate) fn rate_limited(retry_after_seconds: u64) -> Self {

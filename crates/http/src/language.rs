@@ -34,8 +34,7 @@ impl Language {
                 "*" => default,
                 _ => continue,
             };
-            let weight = parts.find_map(|part| part.strip_prefix("q="));
-            let quality = weight.map_or(FULL_QUALITY, |text| thousandths(text).unwrap_or(0));
+            let quality = quality(parts);
             if quality > best.0 {
                 best = (quality, language);
             }
@@ -65,7 +64,14 @@ impl Language {
     }
 }
 
-/// A quality (RFC 9110 §12.4.2) in thousandths.
+/// The quality among the parameters of a range (RFC 9110 §12.4.2), in thousandths.
+pub(crate) fn quality<'a>(parameters: impl Iterator<Item = &'a str>) -> u16 {
+    let mut parameters = parameters.map(str::trim);
+    let weight = parameters.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+    weight.map_or(FULL_QUALITY, |text| thousandths(text).unwrap_or(0))
+}
+
+/// A quality in thousandths.
 fn thousandths(text: &str) -> Option<u16> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let digits = part.len() <= 3 && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -109,6 +115,7 @@ const PORTUGUESE: &[(&str, &str)] = &[
     ("Request timeout", "Tempo da requisição esgotado"),
     ("Payload too large", "Corpo grande demais"),
     ("Header fields too large", "Cabeçalhos grandes demais"),
+    ("Not acceptable", "Forma não disponível"),
     ("Conflicting external id", "external_id em conflito"),
     ("Possible duplicate", "Possível duplicidade"),
     ("Invalid state", "Estado inválido"),
@@ -281,6 +288,19 @@ const PORTUGUESE: &[(&str, &str)] = &[
     (
         "this event has nowhere to go: its transaction has no postbackUrl, or it is one that is only listed",
         "este evento não tem destino: a transação não tem postbackUrl, ou ele é somente listado",
+    ),
+    (
+        "there is a receipt of a withdrawal that is completed or returned only",
+        "só há comprovante de um saque concluído ou devolvido",
+    ),
+    ("there is a receipt of a charge that is paid only", "só há comprovante de uma cobrança paga"),
+    (
+        "a receipt comes as text/html or application/pdf",
+        "um comprovante vem como text/html ou application/pdf",
+    ),
+    (
+        "this receipt has characters that its PDF can't show; it comes as text/html",
+        "este comprovante tem caracteres que o PDF não mostra; ele vem como text/html",
     ),
     ("only a paid charge can be refunded", "somente uma cobrança paga pode ser devolvida"),
     ("the operation failed: {}", "a operação falhou: {}"),

@@ -12,9 +12,10 @@
 //! | `limits` | rate limits |
 //! | `overload`, `connections` | how many requests and connections there may be at once |
 //! | `extract`, `body`, `fields`, `requests` | from bytes to a command |
-//! | `json`, `words`, `time`, `error` | from a record or an error to bytes |
+//! | `json`, `html`, `words`, `time`, `error` | from a record or an error to bytes |
 //! | `postbacks` | from an event to the body of its postback |
 //! | `qr` | from a text to a picture of it |
+//! | `receipt` | from a record to a sheet for a person, as HTML or PDF |
 //! | `openapi` | the description of the whole interface, and the page that shows it |
 //! | `token`, `v1`, `v2`, `callbacks`, `pay`, `health`, `description` | the endpoints |
 
@@ -31,6 +32,7 @@ mod fields;
 #[doc(hidden)]
 pub mod fuzzing;
 mod health;
+mod html;
 mod json;
 mod language;
 mod limits;
@@ -39,6 +41,7 @@ mod overload;
 mod pay;
 mod postbacks;
 mod qr;
+mod receipt;
 mod requests;
 mod routes;
 mod server;

@@ -30,7 +30,7 @@ use crate::language::Language;
 use crate::server::{not_found, read, resource};
 use crate::{limits, overload};
 use shown::Shown;
-pub(crate) use shown::Views;
+pub(crate) use shown::{Views, receiver};
 pub(crate) use stream::Streams;
 
 const ROBOTS: HeaderName = HeaderName::from_static("x-robots-tag");

@@ -3,8 +3,8 @@
 //! Their handlers take a [`TenantCall`], which is no extractor: only a row of [`ENDPOINTS`] makes one of a request, and
 //! names the scope with it. So there is no endpoint without one.
 
-use actix_web::Route;
 use actix_web::web::{self, ServiceConfig};
+use actix_web::{Route, guard};
 use pix_domain::credentials::Scope;
 
 use crate::extract::{Call, TenantCall};
@@ -44,7 +44,7 @@ macro_rules! endpoint {
 }
 
 /// All of them.
-pub static ENDPOINTS: [Endpoint; 32] = [
+pub static ENDPOINTS: [Endpoint; 34] = [
     endpoint!(POST "/v2/pix/qrcode", ChargesWrite, v2::qrcode::create),
     endpoint!(POST "/v2/pix/payment", WithdrawalsWrite, v2::payment::create),
     endpoint!(POST "/v2/pix/refund", RefundsWrite, v2::refund::create),
@@ -56,6 +56,7 @@ pub static ENDPOINTS: [Endpoint; 32] = [
     endpoint!(DELETE "/api/v1/charges/{charge}", ChargesWrite, v1::charges::cancel),
     endpoint!(GET "/api/v1/charges/{charge}/qrcode.svg", Read, v1::qrcode::svg),
     endpoint!(GET "/api/v1/charges/{charge}/qrcode.png", Read, v1::qrcode::png),
+    endpoint!(GET "/api/v1/charges/{charge}/receipt", Read, v1::receipts::of_charge),
     endpoint!(POST "/api/v1/charges/{charge}/refunds", RefundsWrite, v1::refunds::create),
     endpoint!(GET "/api/v1/charges/{charge}/refunds", Read, v1::refunds::list),
     endpoint!(GET "/api/v1/refunds/{refund}", Read, v1::refunds::show),
@@ -65,6 +66,7 @@ pub static ENDPOINTS: [Endpoint; 32] = [
     endpoint!(GET "/api/v1/withdrawals", Read, v1::withdrawals::list),
     endpoint!(GET "/api/v1/withdrawals/{withdrawal}", Read, v1::withdrawals::show),
     endpoint!(GET "/api/v1/withdrawals/{withdrawal}/evidence", Read, v1::evidence::of_withdrawal),
+    endpoint!(GET "/api/v1/withdrawals/{withdrawal}/receipt", Read, v1::receipts::of_withdrawal),
     endpoint!(POST "/api/v1/transactions/consult", Read, v1::consult::consult),
     endpoint!(GET "/api/v1/balance", BalanceRead, v1::balance::show),
     endpoint!(GET "/api/v1/limits", Read, v1::limits::show),
@@ -80,28 +82,49 @@ pub static ENDPOINTS: [Endpoint; 32] = [
 ];
 
 /// Registers those whose path begins with `prefix`, without it.
+///
+/// Where the last part of a path is a word (`/withdrawals/quote`), and another path has any name there
+/// (`/withdrawals/{withdrawal}`), what only the other one has a method for is of the record with that name.
 pub(crate) fn under(prefix: &'static str) -> impl FnOnce(&mut ServiceConfig) {
     move |config| {
         let mut paths: Vec<_> =
             ENDPOINTS.iter().filter_map(|endpoint| endpoint.path.strip_prefix(prefix)).collect();
         // Those of one path stand together.
         paths.dedup();
-        for path in paths {
-            let its_own =
-                || ENDPOINTS.iter().filter(|endpoint| endpoint.path.strip_prefix(prefix) == Some(path));
-            let has = |method| its_own().any(|endpoint| endpoint.method == method);
+        let its_own = |path: &'static str| {
+            ENDPOINTS.iter().filter(move |endpoint| endpoint.path.strip_prefix(prefix) == Some(path))
+        };
+        for &path in &paths {
+            let own: Vec<_> = its_own(path).map(|endpoint| endpoint.method).collect();
+            let others = paths.iter().copied().filter(|pattern| *pattern != path && takes(pattern, path));
+            let mut named: Vec<_> = others.flat_map(its_own).map(|endpoint| endpoint.method).collect();
+            named.retain(|method| !own.contains(method));
+            let has = |method| own.contains(&method) || named.contains(&method);
             let allow = match (has("GET"), has("POST"), has("DELETE")) {
                 (true, true, _) => "GET, HEAD, POST",
                 (true, false, true) => "GET, HEAD, DELETE",
                 (true, false, false) => "GET, HEAD",
                 _ => "POST",
             };
-            config.service(
-                its_own()
-                    .fold(resource(path, allow), |resource, endpoint| resource.route((endpoint.route)())),
-            );
+            let resource = its_own(path)
+                .fold(resource(path, allow), |resource, endpoint| resource.route((endpoint.route)()));
+            config.service(if named.is_empty() {
+                resource
+            } else {
+                resource.guard(guard::fn_guard(move |request| {
+                    let method = request.head().method.as_str();
+                    !named.contains(&if method == "HEAD" { "GET" } else { method })
+                }))
+            });
         }
     }
+}
+
+/// Whether `path`, which has no name in its last part, is one that `pattern` takes.
+fn takes(pattern: &str, path: &str) -> bool {
+    let (pattern, path): (Vec<_>, Vec<_>) = (pattern.split('/').collect(), path.split('/').collect());
+    pattern.len() == path.len()
+        && pattern.iter().zip(&path).all(|(any, part)| any == part || any.starts_with('{'))
 }
 
 #[cfg(test)]
@@ -118,6 +141,15 @@ mod tests {
             assert!(!apart, "{endpoint:?}");
             seen.push((endpoint.method, endpoint.path));
         }
+    }
+
+    #[test]
+    fn a_path_with_a_word_is_one_that_takes_any_name_there_too() {
+        assert!(takes("/withdrawals/{withdrawal}", "/withdrawals/quote"));
+        for path in ["/withdrawals", "/withdrawals/quote/receipt", "/charges/quote"] {
+            assert!(!takes("/withdrawals/{withdrawal}", path), "{path}");
+        }
+        assert!(!takes("/withdrawals/quote", "/withdrawals/{withdrawal}"));
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub(crate) mod limits;
 pub(crate) mod list;
 pub(crate) mod postbacks;
 pub(crate) mod qrcode;
+pub(crate) mod receipts;
 pub(crate) mod refunds;
 pub(crate) mod statement;
 pub(crate) mod withdrawals;

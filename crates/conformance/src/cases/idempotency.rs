@@ -63,6 +63,26 @@ pub async fn the_same_request_again_is_the_same_record(harness: &mut dyn StoreHa
     assert_eq!(services.provider.total_sends(), 6);
 }
 
+/// Names are compared byte by byte: those that only look alike are two names, in every store.
+pub async fn names_that_only_look_alike_are_two_names(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let integrator_id = services.funded(10_000).await;
+    // The same word composed and decomposed (Unicode, NFC and NFD), in another case, and with another blank within.
+    let names = ["caf\u{e9} 1", "cafe\u{301} 1", "CAF\u{c9} 1", "cafe 1", "cafe  1"];
+    let mut made = Vec::new();
+    for text in names {
+        let command = CreateCharge { external_id: Some(name(text)), ..charge_command(integrator_id) };
+        let Ok(Outcome::Created(charge)) = services.charges.create(command).await else {
+            panic!("{text:?} is taken for another name");
+        };
+        made.push(charge);
+    }
+    for (text, charge) in names.into_iter().zip(made) {
+        let found = services.transactions.find_by_external_id(integrator_id, &name(text)).await;
+        assert_eq!(found.expect("a charge").resource(), charge.resource(), "{text:?}");
+    }
+}
+
 /// A replay is answered with the record as it is now, not as it was.
 pub async fn a_replay_is_the_record_as_it_is_now(harness: &mut dyn StoreHarness) {
     let services = services(harness);

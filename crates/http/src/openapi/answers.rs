@@ -34,8 +34,9 @@ pub(super) const USUAL: [(u16, &[&str]); 12] = [
 ];
 
 /// When a status is answered, in words.
-fn meaning(status: u16) -> &'static str {
+fn meaning(status: u16, codes: &[&str]) -> &'static str {
     match status {
+        406 if codes == ["not_acceptable"] => "There is none in a form that you take.",
         400 => "The request can't be read. Don't send it again.",
         401 => "Nobody knows who sends this. Get a token and send it again.",
         403 => "The key is not good for this.",
@@ -126,6 +127,7 @@ impl Kit {
             Generation::V1 => (self.schema::<Problem>(), "application/problem+json"),
             Generation::V2 | Generation::Page(_) => (self.schema::<V2Error>(), "application/json"),
         };
+        let told = codes;
         let examples = codes.iter().map(|code| {
             (
                 *code,
@@ -134,7 +136,7 @@ impl Kit {
         });
         let content = ContentBuilder::new().schema(Some(schema)).examples_from_iter(examples).build();
         let codes: Vec<String> = codes.iter().map(|code| format!("`{code}`")).collect();
-        let description = format!("{} `code` is {}.", meaning(status), codes.join(" or "));
+        let description = format!("{} `code` is {}.", meaning(status, told), codes.join(" or "));
         let mut fields = vec!["X-Request-Id"];
         // Too many header fields are seen before the limits are.
         if limited && status != 431 {

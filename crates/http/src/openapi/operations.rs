@@ -84,7 +84,7 @@ pub(super) const PUBLIC: [Operation; 8] = [
 ];
 
 /// Those of integrators, each of which is in the table of routes too, which says where it stands and what scope it needs.
-pub(super) const TENANT: [Operation; 32] = [
+pub(super) const TENANT: [Operation; 34] = [
     of("POST", "/v2/pix/qrcode", v2::qrcode),
     of("POST", "/v2/pix/payment", v2::payment),
     of("POST", "/v2/pix/refund", v2::refund),
@@ -96,6 +96,7 @@ pub(super) const TENANT: [Operation; 32] = [
     of("DELETE", "/api/v1/charges/{charge}", v1::cancel_charge),
     of("GET", "/api/v1/charges/{charge}/qrcode.svg", v1::qrcode_svg),
     of("GET", "/api/v1/charges/{charge}/qrcode.png", v1::qrcode_png),
+    of("GET", "/api/v1/charges/{charge}/receipt", v1::charge_receipt),
     of("POST", "/api/v1/charges/{charge}/refunds", v1::create_refund),
     of("GET", "/api/v1/charges/{charge}/refunds", v1::list_refunds),
     of("GET", "/api/v1/refunds/{refund}", v1::refund),
@@ -105,6 +106,7 @@ pub(super) const TENANT: [Operation; 32] = [
     of("GET", "/api/v1/withdrawals", v1::list_withdrawals),
     of("GET", "/api/v1/withdrawals/{withdrawal}", v1::withdrawal),
     of("GET", "/api/v1/withdrawals/{withdrawal}/evidence", v1::withdrawal_evidence),
+    of("GET", "/api/v1/withdrawals/{withdrawal}/receipt", v1::withdrawal_receipt),
     of("POST", "/api/v1/transactions/consult", v1::consult),
     of("GET", "/api/v1/balance", v1::balance),
     of("GET", "/api/v1/limits", v1::limits),

@@ -15,6 +15,7 @@ use utoipa::openapi::path::Operation;
 use utoipa::openapi::{OpenApi, RefOr};
 
 use super::{MODEL, tagged};
+use crate::html::escaped;
 
 const STYLE: &str = include_str!("page/style.css");
 
@@ -31,11 +32,6 @@ pub(crate) fn policy() -> String {
     format!(
         "default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
-}
-
-/// Text in HTML.
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// What descriptions are written in: paragraphs, with `code` and **strong** words.

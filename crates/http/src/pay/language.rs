@@ -103,7 +103,7 @@ impl Language {
     }
 
     /// `R$ 1.234,50` or `R$ 1,234.50`, with a space that no line is broken at.
-    pub(super) fn money(self, cents: Cents) -> String {
+    pub(crate) fn money(self, cents: Cents) -> String {
         let plain = cents.to_string();
         let (reais, cents) = plain.split_once('.').unwrap_or((&plain, "00"));
         let (thousands, point) = match self {

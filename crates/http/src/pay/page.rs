@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::language::Words;
 use super::shown::{Shown, Stage};
+use crate::html::escaped;
 use crate::language::Language;
 use crate::qr::QrCode;
 
@@ -147,22 +148,6 @@ fn document(language: Language, title: &str, refresh: &str, body: &str) -> Strin
          <body>\n{body}</body>\n</html>\n",
         language.tag()
     )
-}
-
-/// A text within HTML, in an attribute too.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            character => escaped.push(character),
-        }
-    }
-    escaped
 }
 
 #[cfg(test)]

@@ -84,14 +84,12 @@ impl Shown {
             ChargeState::Failed(_) => Stage::Failed,
         };
         let code = charge.ticket.as_ref().map(|ticket| ticket.qrcode.clone());
-        let read = code.as_deref().and_then(|code| brcode::decode(code).ok());
-        let name = read.map(|code| code.merchant_name.trim().to_owned());
         Self {
             stage,
             amount: charge.amount.cents(),
             received: charge.credited.as_ref().map(|credited| credited.amount_paid),
             code,
-            receiver: name.filter(|name| !name.is_empty()),
+            receiver: receiver(charge),
             expires_at: charge.expires_at,
         }
     }
@@ -101,6 +99,13 @@ impl Shown {
         let left = self.expires_at.since(now);
         (self.stage == Stage::Pending && !left.is_zero()).then_some(left)
     }
+}
+
+/// Who is paid, as the code of a charge says.
+pub(crate) fn receiver(charge: &Charge) -> Option<String> {
+    let code = brcode::decode(&charge.ticket.as_ref()?.qrcode).ok()?;
+    let name = code.merchant_name.trim();
+    (!name.is_empty()).then(|| name.to_owned())
 }
 
 /// What was last read of one charge.

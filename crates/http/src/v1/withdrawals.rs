@@ -1,5 +1,6 @@
 //! `/api/v1/withdrawals`.
 
+use pix_domain::credentials::service::Caller;
 use pix_domain::error::ServiceError;
 use pix_domain::ids::ResourceKind;
 use pix_domain::party::Document;
@@ -116,11 +117,16 @@ pub(crate) async fn list(call: TenantCall) -> Answer {
 pub(crate) async fn show(call: TenantCall) -> Answer {
     let caller = call.caller().await?;
     let name = call.path_part().await;
-    let transactions = call.state.services.transactions.clone();
-    let work =
-        async move { find(&transactions, caller.integrator_id, ResourceKind::Withdrawal, &name).await };
+    let withdrawal = named(&call, &caller, name).await?;
+    Ok(ok(render(&withdrawal, &call.state.config.public_url)))
+}
+
+/// The withdrawal that a path names.
+pub(super) async fn named(call: &TenantCall, caller: &Caller, name: String) -> Result<Withdrawal, ApiError> {
+    let (transactions, integrator_id) = (call.state.services.transactions.clone(), caller.integrator_id);
+    let work = async move { find(&transactions, integrator_id, ResourceKind::Withdrawal, &name).await };
     match call.state.run(work).await? {
-        Transaction::Withdrawal(withdrawal) => Ok(ok(render(&withdrawal, &call.state.config.public_url))),
+        Transaction::Withdrawal(withdrawal) => Ok(*withdrawal),
         Transaction::Charge(_) | Transaction::Refund(_) => Err(ServiceError::NotFound.into()),
     }
 }

@@ -72,9 +72,10 @@ fn operation(method: &str, path: &str) -> Option<&'static Value> {
         pattern.len() == path.len()
             && pattern.iter().zip(&path).all(|(pattern, part)| pattern.starts_with('{') || pattern == part)
     };
-    let exactly = paths.get(path);
-    let item = exactly.or_else(|| paths.iter().find(|(pattern, _)| fits(pattern)).map(|(_, item)| item));
-    item?.get(if method == "HEAD" { "get".to_owned() } else { method.to_ascii_lowercase() })
+    let method = if method == "HEAD" { "get".to_owned() } else { method.to_ascii_lowercase() };
+    let fitting = paths.iter().filter(|(pattern, _)| fits(pattern)).map(|(_, item)| item);
+    // A word in a path goes before a name; what the word has no method for is of the record with that name.
+    paths.get(path).into_iter().chain(fitting).find_map(|item| item.get(&method))
 }
 
 fn resolved(value: &'static Value) -> &'static Value {
@@ -134,6 +135,8 @@ fn an_answer_that_is_not_as_told_is_found() {
     assert!(!wrong(&schema, &less).is_empty());
     assert_eq!(operation("GET", "/api/v1/charges/a%2Fb?x=1").unwrap()["operationId"], "getCharge");
     assert_eq!(operation("PUT", "/api/v1/charges"), None);
+    assert_eq!(operation("POST", "/api/v1/withdrawals/quote").unwrap()["operationId"], "quoteWithdrawal");
+    assert_eq!(operation("GET", "/api/v1/withdrawals/quote").unwrap()["operationId"], "getWithdrawal");
 }
 
 #[test]

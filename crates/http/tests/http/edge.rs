@@ -45,7 +45,7 @@ async fn another_method_is_405_and_says_which_are_allowed() {
         ("GET", "/v2/consult-transaction", "POST"),
         ("PATCH", "/api/v1/charges", "GET, HEAD, POST"),
         ("POST", "/api/v1/charges/x", "GET, HEAD, DELETE"),
-        ("GET", "/api/v1/withdrawals/quote", "POST"),
+        ("DELETE", "/api/v1/withdrawals/quote", "GET, HEAD, POST"),
         ("DELETE", "/api/v1/withdrawals", "GET, HEAD, POST"),
         ("GET", "/api/v1/transactions/consult", "POST"),
         ("POST", "/health/live", "GET, HEAD"),

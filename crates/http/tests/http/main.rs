@@ -7,6 +7,8 @@ mod callbacks;
 #[cfg(test)]
 mod commands;
 #[cfg(test)]
+mod compatibility;
+#[cfg(test)]
 mod document;
 #[cfg(test)]
 mod edge;
@@ -32,6 +34,8 @@ mod pay;
 mod postbacks;
 #[cfg(test)]
 mod qrcode;
+#[cfg(test)]
+mod receipts;
 #[cfg(test)]
 mod shared_limits;
 #[cfg(test)]

@@ -471,6 +471,30 @@ async fn a_quote_tells_what_a_withdrawal_would_cost_and_sends_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_withdrawal_may_be_called_as_the_path_of_quotes_is() {
+    let gateway = Gateway::start().await;
+    let tenant = gateway.rich().await;
+    let path = format!("{WITHDRAWALS}/quote");
+    assert_eq!(gateway.get(&tenant, &path).await.expect(404).code(), "not_found");
+    let mut body = withdrawal_body();
+    body["external_id"] = json!("quote");
+    let uuid = gateway.post(&tenant, WITHDRAWALS, &body).await.expect(201).text("uuid");
+    assert_eq!(gateway.get(&tenant, &path).await.expect(200).text("uuid"), uuid);
+    assert_eq!(gateway.get(&tenant, &format!("{path}/evidence")).await.expect(200).status, 200);
+    let head = gateway.send(Request::new("HEAD", &path).token(&tenant)).await.expect(200);
+    assert_eq!(head.body, "");
+    assert_eq!(gateway.post(&tenant, &path, &body).await.expect(200).text("replays"), uuid);
+    let stranger = gateway.tenant(0).await;
+    gateway.get(&stranger, &path).await.expect(404);
+    for method in ["DELETE", "PUT"] {
+        let refused = gateway.send(Request::new(method, &path).token(&tenant)).await.expect(405);
+        assert_eq!(refused.header("allow"), Some("GET, HEAD, POST"), "{method}");
+    }
+    let told = gateway.send(Request::new("OPTIONS", &path).token(&tenant)).await.expect(204);
+    assert_eq!(told.header("allow"), Some("GET, HEAD, POST"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_charge_that_nobody_has_paid_is_canceled() {
     let gateway = Gateway::start().await;
     let tenant = gateway.tenant(0).await;

@@ -1,4 +1,4 @@
-//! The v2 endpoints: their answers to the letter.
+//! The v2 endpoints: their answers to the letter. The shapes that clients send are in `compatibility`.
 
 use pix_conformance::Answer as Told;
 use pix_domain::provider::{Progress, ProviderError};
@@ -329,17 +329,4 @@ async fn a_consulted_refund_says_that_it_is_one() {
     let answer = gateway.post(&tenant, CONSULT, &json!({"pix_id": refund})).await.expect(200).json();
     assert_eq!(answer["requestBody"]["transactionType"], "REFUND");
     assert_eq!((&answer["status"], &answer["amount"]), (&json!("REFUNDED"), &json!(10)));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_balance_is_a_text_with_two_decimals_whatever_the_body_is() {
-    let gateway = Gateway::start().await;
-    let tenant = gateway.tenant(123_450).await;
-    for body in ["", "{}", "[]", "null", "{broken"] {
-        let answer = gateway.send(Request::post("/v2/balance", body).token(&tenant)).await.expect(200);
-        assert_eq!(answer.body, r#"{"statusCode":200,"message":{"balance":"1234.50"}}"#, "{body}");
-    }
-    let nobody = gateway.tenant(0).await;
-    let answer = gateway.post(&nobody, "/v2/balance", &json!({})).await.expect(200).json();
-    assert_eq!(answer["message"]["balance"], "0.00");
 }

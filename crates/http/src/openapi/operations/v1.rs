@@ -145,6 +145,31 @@ pub(super) fn qrcode_png(_kit: &mut Kit) -> Told {
         .refuses(422, &["validation_failed"])
 }
 
+/// Of a receipt.
+const RECEIPT: &str = "For a person: with names, of documents and keys as much as a bank shows, and nothing of the wallet. HTML that \
+     prints on one page, or PDF with `Accept: application/pdf`; in Portuguese, or English by `Accept-Language`. A receipt with \
+     characters that its PDF can't show comes as HTML alone.";
+
+pub(super) fn charge_receipt(_kit: &mut Kit) -> Told {
+    let description = format!("Of a charge that is paid; else it is a conflict. {RECEIPT}");
+    receipt(Told::new("getChargeReceipt", "Charges", "The receipt of a paid charge", &description))
+}
+
+pub(super) fn withdrawal_receipt(_kit: &mut Kit) -> Told {
+    let description =
+        format!("Of a withdrawal that is completed or returned; else it is a conflict. {RECEIPT}");
+    receipt(Told::new("getWithdrawalReceipt", "Withdrawals", "The receipt of a withdrawal", &description))
+}
+
+fn receipt(told: Told) -> Told {
+    let fields = ["X-Request-Id", "RateLimit-Policy", "RateLimit"];
+    let answer = with_fields(ResponseBuilder::new().description("The receipt."), &fields);
+    told.answers(200, answer.content("text/html", file()).content("application/pdf", file()))
+        .refuses(404, &["not_found"])
+        .refuses(406, &["not_acceptable"])
+        .refuses(409, &["invalid_state"])
+}
+
 fn picture(description: &str) -> ResponseBuilder {
     let fields = ["X-Request-Id", "RateLimit-Policy", "RateLimit", "ETag", "Cache-Control"];
     with_fields(ResponseBuilder::new().description(description), &fields)
