@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes the Debian package of a built program, installs it, starts it as its unit does, takes a charge and its payment, and
-# removes it: `tests/packaging/run.sh PROGRAM`. `make package-test` runs it.
+# removes it: `tests/packaging/run.sh PROGRAM`. `make package-test` runs it. A package that is there already may be given too.
 #
 # As root it is installed by dpkg, and runs as the user that the package makes. Else it is unpacked into a folder, and runs
 # as whoever runs this. Nothing outside of loopback is asked.
@@ -39,13 +39,19 @@ command -v python3 >/dev/null || missing+=(python3)
 command -v curl >/dev/null || missing+=(curl)
 if [ ${#missing[@]} != 0 ]; then fail "the package is tested with: apt-get install ${missing[*]}"; fi
 
-say "make it"
-"$repository/deploy/debian/build.sh" "$program" "$work" --fast >/dev/null
-package=$(echo "$work"/pix-gateway_*.deb)
+if [[ $program == *.deb ]]; then
+    package=$program
+else
+    say "make it"
+    "$repository/deploy/debian/build.sh" "$program" "$work" --fast >/dev/null
+    package=$(echo "$work"/pix-gateway_*.deb)
+fi
 echo "$(basename "$package"): $(stat --format=%s "$package") bytes"
 
 say "lintian"
-lintian --fail-on error,warning --tag-display-limit 0 --allow-root "$package"
+root_too=()
+if [ "$(id -u)" = 0 ]; then root_too=(--allow-root); fi
+lintian --fail-on error,warning --tag-display-limit 0 "${root_too[@]}" "$package"
 
 say "what is in it"
 dpkg-deb --contents "$package" | awk '{print $1, $6}' >"$work/contents"
