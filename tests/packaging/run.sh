@@ -23,6 +23,7 @@ finish() {
     if [ -n "$installed" ]; then
         dpkg --purge pix-gateway >/dev/null 2>&1 || true
         rm -rf /var/lib/pix-gateway
+        if [ "$installed" = with-user ]; then userdel pix-gateway 2>/dev/null || true; fi
     fi
     if [ "$status" != 0 ] && [ -f "$work/log" ]; then tail -n 20 "$work/log" >&2; fi
     rm -rf "$work"
@@ -69,7 +70,8 @@ if [ "$(id -u)" = 0 ]; then
     if dpkg-query --show pix-gateway >/dev/null 2>&1 || [ -e /var/lib/pix-gateway ]; then
         fail "pix-gateway is installed here already: nothing is touched"
     fi
-    installed=yes
+    installed=with-user
+    if getent passwd pix-gateway >/dev/null; then installed=yes; fi
     root=
     dpkg --install "$package" >"$work/dpkg"
     [ "$(stat --format='%U:%G %a' /var/lib/pix-gateway)" = 'pix-gateway:pix-gateway 700' ] || fail "/var/lib/pix-gateway is not its user's alone"
