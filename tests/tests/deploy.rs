@@ -200,3 +200,11 @@ fn health_says_whether_it_is_ready() {
     assert_eq!(gone.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&gone.stdout).starts_with("nobody answers on 127.0.0.1:"));
 }
+
+#[test]
+fn the_image_is_built_by_the_compiler_that_everything_else_is() {
+    let toolchain = read("rust-toolchain.toml");
+    let version = toolchain.lines().find_map(|line| line.strip_prefix("channel = ")).unwrap();
+    let image = format!("FROM docker.io/library/rust:{}-bookworm AS build", version.trim_matches('"'));
+    assert!(read("Containerfile").contains(&image), "no {image}");
+}
