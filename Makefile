@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: help run demo test soak lint fmt build tools bench bench-quick flood bench-cala postgres crash-matrix postback-storm planted-bugs webhook-libraries api-tools openapi fuzz-api browser pay-images fuzz
+.PHONY: help run demo test soak lint fmt build tools bench bench-quick flood bench-cala postgres crash-matrix postback-storm planted-bugs webhook-libraries api-tools openapi fuzz-api browser pay-images fuzz deb package-test deploy-tools lint-deploy
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -30,6 +30,25 @@ webhook-libraries: ## Install the published libraries that the tests verify post
 
 api-tools: ## Install what the tests hold the document of the interface against
 	@tests/api/install.sh
+
+deploy-tools: ## Install what the files of deploy/ are checked with
+	@tests/deploy/install.sh
+
+lint-deploy: deploy-tools ## Check Containerfile, compose.yaml and deploy/: hadolint, caddy, promtool with the tests of the alerts, systemd-analyze
+	@tests/deploy/lint.sh
+
+# Built once, which takes a minute or two.
+CARGO_DEB := target/tools/bin/cargo-deb
+$(CARGO_DEB):
+	$(CARGO) install cargo-deb --version 3.8.0 --locked --quiet --root target/tools
+
+deb: build $(CARGO_DEB) ## Make the Debian package: target/debian/pix-gateway_*.deb
+	deploy/debian/build.sh $${CARGO_TARGET_DIR:-target}/release/pix-gateway target/debian
+	@ls -l target/debian/*.deb
+
+package-test: tools $(CARGO_DEB) ## Make the Debian package, install it (as root), take a charge with it, remove it; PROFILE=debug for the build at hand
+	$(CARGO) build $(if $(filter release,$(PROFILE)),--release) --package pix-gateway
+	tests/packaging/run.sh $${CARGO_TARGET_DIR:-target}/$(PROFILE)/pix-gateway
 
 openapi: tools ## Write docs/openapi.json, the OpenAPI document, and docs/postman.json from the code
 	$(CARGO) run --quiet --package pix-gateway -- openapi > docs/openapi.json

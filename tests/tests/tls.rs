@@ -41,6 +41,7 @@ async fn a_renewed_certificate_is_shown_after_a_hangup_and_a_broken_one_is_not()
     let gateway = Gateway::start(Database::Sqlite, &settings).unwrap();
     let url = gateway.url.replace("http://127.0.0.1", "https://localhost") + "/health/live";
     assert!(is_live(&url, &first).await);
+    assert!(gateway.cli(&["health"]).unwrap().status.success());
 
     let hang_up = || {
         let sent = Command::new("kill").args(["-HUP", &gateway.pid().unwrap().to_string()]).status();

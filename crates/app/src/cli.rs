@@ -93,6 +93,19 @@ pub enum Command {
         #[arg(long)]
         postman: bool,
     },
+    /// Ask the program that serves with these settings whether it is ready; exits with 1 when it isn't.
+    Health,
+    /// Print what completes this command line in a shell.
+    Completions {
+        /// Which shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages, one for each subcommand.
+    Man {
+        /// The folder for them; it is made when it isn't there.
+        #[arg(long, value_name = "FOLDER")]
+        out: PathBuf,
+    },
     /// Run the simulated provider alone.
     Simulator(Simulator),
     /// Walk through the main job on a fresh store; exits with 1 when anything is off.

@@ -2,12 +2,17 @@
 
 pub mod audit;
 pub mod audit_log;
+pub mod completions;
 pub mod demo;
 pub mod fees;
 pub mod findings;
 pub mod integrator;
 pub mod key;
 pub mod limits;
+pub mod health;
+pub mod integrator;
+pub mod key;
+pub mod man;
 pub mod migrate;
 pub mod openapi;
 pub mod postback;

@@ -37,9 +37,12 @@ async fn main() -> ExitCode {
 }
 
 async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    // Before any setting is read: it is about the program alone.
-    if let Command::Openapi { postman } = cli.command {
-        return commands::openapi::run(postman);
+    // Before any setting is read: these are about the program alone.
+    match cli.command {
+        Command::Openapi { postman } => return commands::openapi::run(postman),
+        Command::Completions { shell } => return commands::completions::run(shell),
+        Command::Man { out } => return commands::man::run(&out),
+        _ => {}
     }
     let source = Source::read(cli.config.as_deref(), std::env::vars())?;
     let mut config = Config::load(&source)?;
@@ -61,6 +64,9 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::AuditLog(command) => commands::audit_log::run(&config, command).await,
         Command::Audit(arguments) => commands::audit::run(&config, arguments).await,
         Command::Openapi { postman } => commands::openapi::run(postman),
+        Command::Health => commands::health::run(&config).await,
+        Command::Completions { shell } => commands::completions::run(shell),
+        Command::Man { out } => commands::man::run(&out),
         Command::Simulator(arguments) => commands::simulator::run(&config, arguments).await,
         Command::Demo => commands::demo::run(config).await,
     }
