@@ -31,7 +31,7 @@ const OVERLOADED_RETRY_AFTER_SECONDS: u64 = 1;
 const MAX_REASON_CHARS: usize = 300;
 
 /// Every code, with the title it has in v1.
-pub(crate) const TITLES: [(&str, &str); 30] = [
+pub(crate) const TITLES: [(&str, &str); 31] = [
     ("malformed_request", "Malformed request"),
     ("unsupported_grant_type", "Unsupported grant type"),
     ("invalid_token", "Invalid access token"),
