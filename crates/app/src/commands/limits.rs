@@ -6,9 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use pix_domain::audit_log::Action;
 use pix_domain::ids::IntegratorId;
-use pix_domain::limits::{
-    self, Limit, LimitKind, LimitPolicy, Most, NIGHT_PRESET_CENTS, Sent, Standing, Windows,
-};
+use pix_domain::limits::{self, LimitKind, LimitPolicy, Most, NIGHT_PRESET_CENTS, Sent, Standing, Windows};
 use pix_domain::money::{Amount, Cents};
 use pix_domain::time::{Clock, Timestamp};
 use serde_json::{Value, json};
