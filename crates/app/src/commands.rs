@@ -2,7 +2,10 @@
 
 pub mod audit;
 pub mod audit_log;
+pub mod config;
 pub mod demo;
+pub mod doctor;
+
 pub mod fees;
 pub mod integrator;
 pub mod key;

@@ -1,16 +1,21 @@
 //! The program: configuration, wiring, workers and subcommands. It owns no decision of its own about money.
 
 mod admin;
+mod audited;
 mod cache;
 mod cli;
 mod commands;
 mod compare;
 mod config;
+mod dangers;
 #[cfg(feature = "fail-points")]
 mod fail_points;
 mod gateway;
+mod health;
 mod journal;
 mod keyfile;
+mod metered;
+mod meters;
 mod store;
 mod system;
 mod worker;
@@ -36,14 +41,28 @@ async fn main() -> ExitCode {
     }
 }
 
+/// The environment, as far as it is text: nothing else can be a setting.
+fn environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
 async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     // Before any setting is read: it is about the program alone.
     if let Command::Openapi { postman } = cli.command {
         return commands::openapi::run(postman);
     }
-    let source = Source::read(cli.config.as_deref(), std::env::vars())?;
-    let mut config = Config::load(&source)?;
-    config.operator = cli.operator.or(config.operator);
+    let (mut source, problems) = Source::gather(cli.config.as_deref(), environment(), &cli.set);
+    if let Some(name) = cli.operator {
+        source.set_operator(name);
+    }
+    if let Command::Config(command) = cli.command {
+        return Ok(commands::config::run(&source, problems, cli.config.as_deref(), command));
+    }
+    if let Some(problem) = problems.into_iter().next() {
+        return Err(problem.into());
+    }
+    let config = Config::load(&source)?;
     match cli.command {
         Command::Serve(arguments) => commands::serve::run(config, arguments).await,
         Command::Work => commands::work::run(config).await,
@@ -58,7 +77,9 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Resolve(arguments) => commands::resolve::run(&config, arguments).await,
         Command::AuditLog(command) => commands::audit_log::run(&config, command).await,
         Command::Audit(arguments) => commands::audit::run(&config, arguments).await,
-        Command::Openapi { postman } => commands::openapi::run(postman),
+        // Both were run before.
+        Command::Openapi { .. } | Command::Config(_) => Ok(ExitCode::SUCCESS),
+        Command::Doctor { json } => Ok(commands::doctor::run(&config, json).await),
         Command::Simulator(arguments) => commands::simulator::run(&config, arguments).await,
         Command::Demo => commands::demo::run(config).await,
     }

@@ -13,7 +13,7 @@ use pix_persistence::{Overdue, Vitals};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-async fn sqlite(folder: &tempfile::TempDir) -> Arc<SqliteStore> {
+fn sqlite(folder: &tempfile::TempDir) -> Arc<SqliteStore> {
     let options = SqliteOptions { migrate: true, ..SqliteOptions::default() };
     Arc::new(SqliteStore::open(folder.path().join("pix.db"), options).unwrap())
 }
@@ -55,7 +55,7 @@ fn is_due(vitals: &Vitals, due: Timestamp) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn sqlite_sums_the_money_and_tells_what_is_overdue() {
     let folder = tempfile::tempdir().unwrap();
-    let store = sqlite(&folder).await;
+    let store = sqlite(&folder);
     assert_eq!(store.vitals(Timestamp::from_micros(0)).await.unwrap(), Vitals::default());
     let services = Services::over(StoreSet::of(store.clone()), 0);
     let due = some_money(&services).await;
