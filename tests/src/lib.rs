@@ -289,6 +289,13 @@ impl Gateway {
         Ok(secret.context("no callback_secret in the key file")?.trim_matches('"').to_owned())
     }
 
+    /// The name of its database on the server of this test binary.
+    pub fn database_name(&self) -> anyhow::Result<String> {
+        let url = self.settings.iter().find(|(name, _)| name == "DATABASE_URL").context("no DATABASE_URL")?;
+        let name = url.1.rsplit('/').next().and_then(|name| name.split('?').next());
+        Ok(name.context("no name in DATABASE_URL")?.to_owned())
+    }
+
     /// Makes an integrator with a key.
     pub fn integrator(&self, name: &str) -> anyhow::Result<Integrator> {
         let made = self.cli_json(&["integrator", "create", "--name", name, "--json"])?;

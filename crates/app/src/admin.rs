@@ -1,36 +1,24 @@
-//! What operators' tools read: metrics, on a listener of their own.
+//! What operators' tools read, on a listener of their own: metrics, and how this node is in detail.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
+use actix_web::http::StatusCode;
 use actix_web::{App, HttpResponse, HttpServer, web};
 use anyhow::Context;
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
-use pix_domain::follow_up::FollowUpStore;
-use pix_domain::ids::ResourceKind;
-use pix_domain::time::Clock;
+use metrics_exporter_prometheus::PrometheusHandle;
+use serde_json::json;
 use tokio::task::JoinHandle;
 
-use crate::system::SystemClock;
+use crate::health::Health;
+use crate::meters;
 
-/// The states of movements that are not final.
-const OPEN_STATES: [&str; 5] = ["queued", "submitting", "accepted", "uncertain", "needs_review"];
-/// Their kinds.
-const KINDS: [ResourceKind; 2] = [ResourceKind::Withdrawal, ResourceKind::Refund];
 /// How long an idle connection of a scraper is kept.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
-
-/// The histogram of attempts to deliver a postback.
-const ATTEMPT_SECONDS: &str = "pix_postback_attempt_seconds";
-/// Its buckets, in seconds.
-const ATTEMPT_BUCKETS: [f64; 9] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0];
 /// How often samples that nobody scrapes are folded into their buckets.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
-
-/// The process has one recorder.
-static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
 
 /// The listener, running.
 pub struct Admin {
@@ -39,23 +27,24 @@ pub struct Admin {
     upkeep: JoinHandle<()>,
 }
 
-/// What a scrape reads.
-struct Meters {
-    handle: PrometheusHandle,
-    follow_ups: Arc<dyn FollowUpStore>,
+/// What is asked.
+struct Desk {
+    counted: PrometheusHandle,
+    health: Arc<Health>,
 }
 
 impl Admin {
-    /// Listens on `listen`; `None` for no listener.
-    pub fn start(
-        listen: Option<SocketAddr>,
-        follow_ups: Arc<dyn FollowUpStore>,
-    ) -> anyhow::Result<Option<Self>> {
+    /// Listens on `listen`; `None` for no listener. From now on what is counted is kept.
+    pub fn start(listen: Option<SocketAddr>, health: Arc<Health>) -> anyhow::Result<Option<Self>> {
         let Some(listen) = listen else { return Ok(None) };
-        let handle = recorder()?;
-        let meters = web::Data::new(Meters { handle: handle.clone(), follow_ups });
+        let counted = meters::recorder()?;
+        let desk = web::Data::new(Desk { counted: counted.clone(), health });
         let server = HttpServer::new(move || {
-            App::new().app_data(meters.clone()).route("/metrics", web::get().to(scrape))
+            App::new()
+                .app_data(desk.clone())
+                .route("/metrics", web::get().to(scrape))
+                .route("/health/live", web::get().to(live))
+                .route("/health/ready", web::get().to(ready))
         });
         let server = server
             .workers(1)
@@ -70,7 +59,7 @@ impl Admin {
             let mut interval = tokio::time::interval(UPKEEP_INTERVAL);
             loop {
                 interval.tick().await;
-                handle.run_upkeep();
+                counted.run_upkeep();
             }
         });
         Ok(Some(Self { handle: server.handle(), task: tokio::spawn(server), upkeep }))
@@ -84,54 +73,18 @@ impl Admin {
     }
 }
 
-/// What everything measured in this process is read from; made when it is first asked for.
-fn recorder() -> anyhow::Result<PrometheusHandle> {
-    if let Some(handle) = RECORDER.get() {
-        return Ok(handle.clone());
-    }
-    let attempts = Matcher::Full(ATTEMPT_SECONDS.to_owned());
-    let recorder =
-        PrometheusBuilder::new().set_buckets_for_metric(attempts, &ATTEMPT_BUCKETS)?.build_recorder();
-    let handle = recorder.handle();
-    metrics::set_global_recorder(recorder)
-        .map_err(|_error| anyhow::anyhow!("metrics are recorded elsewhere"))?;
-    Ok(RECORDER.get_or_init(|| handle).clone())
+async fn scrape(desk: web::Data<Desk>) -> HttpResponse {
+    let measured = meters::measure(&desk.health).await;
+    let body = [desk.counted.render(), measured].concat();
+    HttpResponse::Ok().content_type("text/plain; version=0.0.4").body(body)
 }
 
-async fn scrape(meters: web::Data<Meters>) -> HttpResponse {
-    match meters.follow_ups.open_movements().await {
-        Ok(open) => Meters::measure(&open),
-        Err(error) => {
-            tracing::warn!(%error, "open movements can't be counted");
-            return HttpResponse::ServiceUnavailable().finish();
-        }
-    }
-    HttpResponse::Ok().content_type("text/plain; version=0.0.4").body(meters.handle.render())
+async fn live() -> HttpResponse {
+    HttpResponse::Ok().json(json!({"status": "live", "version": env!("CARGO_PKG_VERSION")}))
 }
 
-impl Meters {
-    fn measure(open: &[pix_domain::follow_up::OpenMovements]) {
-        let now = SystemClock.now();
-        metrics::describe_gauge!("pix_open_movements", "Withdrawals and refunds that are not final.");
-        metrics::describe_gauge!("pix_open_held_cents", "What is held for them, in centavos.");
-        metrics::describe_gauge!("pix_open_oldest_seconds", "The age of the oldest of them.");
-        for kind in KINDS {
-            for state in OPEN_STATES {
-                let found = open.iter().find(|open| open.kind == kind && open.state == state);
-                let age = found.map_or(0, |open| now.since(open.oldest_at).as_secs());
-                let labels = [("kind", kind.as_str()), ("state", state)];
-                metrics::gauge!("pix_open_movements", &labels)
-                    .set(number(found.map_or(0, |open| open.count)));
-                metrics::gauge!("pix_open_held_cents", &labels)
-                    .set(number(found.map_or(0, |open| open.held_cents)));
-                metrics::gauge!("pix_open_oldest_seconds", &labels).set(number(age));
-            }
-        }
-    }
-}
-
-/// A gauge is a float by its format; nothing is computed with it.
-#[expect(clippy::as_conversions, clippy::cast_precision_loss, reason = "Prometheus knows floats only")]
-const fn number(count: u64) -> f64 {
-    count as f64
+async fn ready(desk: web::Data<Desk>) -> HttpResponse {
+    let condition = desk.health.condition().await;
+    let status = if condition.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    HttpResponse::build(status).json(condition.as_json())
 }

@@ -39,6 +39,8 @@ struct Inner<K, V> {
 
 /// Answers of a store.
 struct Cache<K, V> {
+    /// What it is called in metrics.
+    name: &'static str,
     /// `None` for what never changes.
     ttl: Option<Duration>,
     max_entries: usize,
@@ -47,14 +49,18 @@ struct Cache<K, V> {
 }
 
 impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
-    fn new(ttl: Option<Duration>, clock: Arc<dyn Clock>) -> Self {
+    fn new(name: &'static str, ttl: Option<Duration>, clock: Arc<dyn Clock>) -> Self {
         let inner = Inner { entries: HashMap::new(), changes: 0 };
-        Self { ttl, max_entries: MAX_ENTRIES, clock, inner: RwLock::new(inner) }
+        Self { name, ttl, max_entries: MAX_ENTRIES, clock, inner: RwLock::new(inner) }
     }
 
     /// The clock may be set back: an answer from the future is too old.
     fn is_fresh(&self, entry: &Entry<V>, now: Timestamp) -> bool {
         self.ttl.is_none_or(|ttl| entry.asked_at <= now && now.since(entry.asked_at) < ttl)
+    }
+
+    fn count(&self, result: &'static str) {
+        metrics::counter!("pix_cache_lookups_total", "cache" => self.name, "result" => result).increment(1);
     }
 
     /// What is remembered, or else what `ask` finds, which is remembered then.
@@ -64,10 +70,12 @@ impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
         let changes = {
             let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
             if let Some(entry) = inner.entries.get(&key).filter(|entry| self.is_fresh(entry, asked_at)) {
+                self.count("hit");
                 return Ok(Some(entry.value.clone()));
             }
             inner.changes
         };
+        self.count("miss");
         let found = ask.await?;
         if let Some(value) = &found {
             self.keep(key, Entry { value: value.clone(), asked_at }, changes);
@@ -117,7 +125,7 @@ pub struct CachedIntegrators {
 impl CachedIntegrators {
     /// Remembers what `store` finds for `ttl`.
     pub fn new(store: Arc<dyn IntegratorStore>, ttl: Duration, clock: Arc<dyn Clock>) -> Self {
-        Self { store, found: Cache::new(Some(ttl), clock) }
+        Self { store, found: Cache::new("integrators", Some(ttl), clock) }
     }
 }
 
@@ -160,7 +168,7 @@ pub struct CachedKeys {
 impl CachedKeys {
     /// Remembers what `store` finds for `ttl`.
     pub fn new(store: Arc<dyn ApiKeyStore>, ttl: Duration, clock: Arc<dyn Clock>) -> Self {
-        Self { store, found: Cache::new(Some(ttl), clock) }
+        Self { store, found: Cache::new("keys", Some(ttl), clock) }
     }
 }
 
@@ -216,7 +224,8 @@ pub struct CachedFees {
 impl CachedFees {
     /// Remembers what `store` says is in force for `ttl`, and versions for good.
     pub fn new(store: Arc<dyn FeeStore>, ttl: Duration, clock: Arc<dyn Clock>) -> Self {
-        Self { store, current: Cache::new(Some(ttl), clock.clone()), versions: Cache::new(None, clock) }
+        let versions = Cache::new("fee_versions", None, clock.clone());
+        Self { store, current: Cache::new("fees", Some(ttl), clock), versions }
     }
 }
 
@@ -255,7 +264,7 @@ pub struct CachedLimits {
 impl CachedLimits {
     /// Remembers what `store` says is in force for `ttl`.
     pub fn new(store: Arc<dyn LimitStore>, ttl: Duration, clock: Arc<dyn Clock>) -> Self {
-        Self { store, policies: Cache::new(Some(ttl), clock) }
+        Self { store, policies: Cache::new("limits", Some(ttl), clock) }
     }
 }
 
@@ -299,7 +308,7 @@ pub struct CachedPostbackSecrets {
 impl CachedPostbackSecrets {
     /// Remembers what `store` finds for `ttl`.
     pub fn new(store: Arc<dyn PostbackSecretStore>, ttl: Duration, clock: Arc<dyn Clock>) -> Self {
-        Self { store, found: Cache::new(Some(ttl), clock) }
+        Self { store, found: Cache::new("postback_secrets", Some(ttl), clock) }
     }
 }
 

@@ -14,9 +14,13 @@ use crate::config;
 #[derive(Debug, Parser)]
 #[command(name = "pix-gateway", version, about, after_long_help = config::help())]
 pub struct Cli {
-    /// TOML file with settings; the environment wins over it.
+    /// TOML file with settings; the environment and flags win over it.
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// A setting that wins over the environment and the file; may be given several times. Nothing secret: others on this
+    /// machine see the arguments of a program.
+    #[arg(long, global = true, value_name = "NAME=VALUE")]
+    pub set: Vec<String>,
     /// Who runs this command, for the audit log; default `PIX_OPERATOR`, then the user's name on this machine.
     #[arg(long, global = true, value_name = "NAME")]
     pub operator: Option<String>,
@@ -32,6 +36,16 @@ pub enum Command {
     Serve(Serve),
     /// Run the workers alone, beside other nodes that serve.
     Work,
+    /// Show the settings in force, and say what is wrong with them.
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Look whether everything that `serve` stands on is well, and say what to do where it isn't; exits with 1 when anything has
+    /// failed. It writes one row, to see that the database keeps it.
+    Doctor {
+        /// Answer in JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Bring the store's schema up to date.
     Migrate {
         /// Only tell what would be done.
@@ -121,6 +135,23 @@ pub struct Serve {
     /// Accept that the money of this database was moved to another provider; refused while anything is on its way.
     #[arg(long)]
     pub provider_changed: bool,
+}
+
+/// `config`.
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub enum ConfigCommand {
+    /// Read every source and say everything that is wrong, or dangerous; exits with 1 when `serve` would refuse it.
+    Check {
+        /// Answer in JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show every setting: its value, with secrets masked, and where it comes from.
+    Show {
+        /// Answer in JSON.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// `integrator`.

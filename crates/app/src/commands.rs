@@ -3,7 +3,9 @@
 pub mod audit;
 pub mod audit_log;
 pub mod completions;
+pub mod config;
 pub mod demo;
+pub mod doctor;
 pub mod fees;
 pub mod findings;
 pub mod health;

@@ -40,6 +40,30 @@ impl Setting {
     pub fn toml_key(&self) -> String {
         self.env.strip_prefix("PIX_").unwrap_or(self.env).to_lowercase()
     }
+
+    /// A value of it as it may be shown: of what is secret nothing, and of a URL no password.
+    pub fn shown(&self, value: &str) -> String {
+        if self.secret && !value.is_empty() { MASK.to_owned() } else { without_password(value) }
+    }
+}
+
+/// What is shown instead of a secret.
+pub const MASK: &str = "********";
+
+/// A text with what URLs have of passwords masked: in the user information, and as a parameter. Rather too much than too
+/// little, since a password that isn't percent-encoded may hold what ends it.
+fn without_password(text: &str) -> String {
+    let with_user = text.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?)));
+    let shown = match with_user.map(|(scheme, (user, host))| (scheme, user.split_once(':'), host)) {
+        Some((scheme, Some((user, _password)), host)) => format!("{scheme}://{user}:{MASK}@{host}"),
+        _ => text.to_owned(),
+    };
+    let Some((address, query)) = shown.split_once('?') else { return shown };
+    let masked = query.split('&').map(|pair| match pair.split_once('=') {
+        Some((name, _)) if name.to_ascii_lowercase().contains("password") => format!("{name}={MASK}"),
+        _ => pair.to_owned(),
+    });
+    format!("{address}?{}", masked.collect::<Vec<_>>().join("&"))
 }
 
 const fn open(env: &'static str, default: Option<&'static str>, what: &'static str) -> Setting {
@@ -253,9 +277,14 @@ pub const SETTINGS: &[Setting] = &[
     ),
     open("PIX_BODY_DEADLINE_MS", Some("5000"), "Longest wait for a request's body, 100 to 60000."),
     open(
+        "PIX_DRAIN_MS",
+        Some("0"),
+        "How long after SIGTERM requests are still taken, while /health/ready says 503 and connections are closed with their next answer, 0 to 60000. Longer than a load balancer in front takes to notice; 0 without one.",
+    ),
+    open(
         "PIX_SHUTDOWN_TIMEOUT_S",
         Some("30"),
-        "Longest wait for running requests at the end, 1 to 300 seconds.",
+        "Longest wait for running requests at the end, after PIX_DRAIN_MS, 1 to 300 seconds.",
     ),
     open("PIX_RECONCILER_INTERVAL_MS", Some("1000"), "How often due follow-ups are looked for, 50 to 60000."),
     open(
@@ -311,7 +340,7 @@ pub const SETTINGS: &[Setting] = &[
     open(
         "PIX_ADMIN_LISTEN",
         Some("127.0.0.1:9464"),
-        "Address and port of /metrics, for operators only; `off` for none.",
+        "Address and port of /metrics and of health in detail, for operators only; `off` for none.",
     ),
     open(
         "PIX_OPERATOR",
@@ -330,6 +359,45 @@ const SIMULATED_NOT_FOUND_PROOF: Duration = Duration::from_mins(5);
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct ConfigError(String);
+
+impl ConfigError {
+    /// A refusal, as a sentence that begins with what is refused and ends with what to do.
+    pub fn new(sentence: impl Into<String>) -> Self {
+        Self(sentence.into())
+    }
+
+    /// The setting that it is about: the one that it names first.
+    pub fn setting(&self) -> Option<&'static Setting> {
+        let is_word = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+        let mut words = self.0.split(|c| !is_word(c));
+        words.find_map(|word| SETTINGS.iter().find(|setting| setting.env == word))
+    }
+}
+
+/// Where the value of a setting comes from. A later one wins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// Nothing says it.
+    Default,
+    /// The TOML file.
+    File,
+    /// The environment.
+    Environment,
+    /// `--set` or `--operator`.
+    Flag,
+}
+
+impl Origin {
+    /// Its name, for operators and programs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::File => "file",
+            Self::Environment => "environment",
+            Self::Flag => "flag",
+        }
+    }
+}
 
 /// What files are called that would be beside the database, when there is no file to be beside.
 const NAME_WITHOUT_FILE: &str = "pix-gateway";
@@ -518,6 +586,8 @@ pub struct Config {
     pub cors_allow_origins: Vec<String>,
     /// `PIX_BODY_DEADLINE_MS`
     pub body_deadline: Duration,
+    /// `PIX_DRAIN_MS`
+    pub drain: Duration,
     /// `PIX_SHUTDOWN_TIMEOUT_S`
     pub shutdown_timeout: Duration,
     /// `PIX_RECONCILER_…` and `PIX_CALLBACK_KEEP_DAYS`: how the workers work.
@@ -538,10 +608,10 @@ pub struct Config {
     pub log_json: bool,
 }
 
-/// Where values come from: a TOML file's, overridden by the environment's.
-#[derive(Default)]
+/// Where values come from: a TOML file's, overridden by the environment's, overridden by flags.
+#[derive(Default, Clone)]
 pub struct Source {
-    values: BTreeMap<&'static str, String>,
+    values: BTreeMap<&'static str, (String, Origin)>,
 }
 
 impl Source {
@@ -551,19 +621,88 @@ impl Source {
         file: Option<&Path>,
         environment: impl Iterator<Item = (String, String)>,
     ) -> Result<Self, ConfigError> {
-        let mut source = Self::default();
-        if let Some(path) = file {
-            source.read_file(path)?;
+        let (source, problems) = Self::gather(file, environment, &[]);
+        problems.into_iter().next().map_or(Ok(source), Err)
+    }
+
+    /// The same, with `--set` over both, and with everything that is wrong instead of the first.
+    pub fn gather(
+        file: Option<&Path>,
+        environment: impl Iterator<Item = (String, String)>,
+        flags: &[String],
+    ) -> (Self, Vec<ConfigError>) {
+        let (mut source, mut problems) = (Self::default(), Vec::new());
+        if let Some(path) = file
+            && let Err(error) = source.read_file(path, &mut problems)
+        {
+            problems.push(error);
         }
         for (name, value) in environment {
             if let Some(setting) = SETTINGS.iter().find(|setting| setting.env == name) {
-                source.values.insert(setting.env, value);
+                source.values.insert(setting.env, (value, Origin::Environment));
             }
         }
-        Ok(source)
+        for flag in flags {
+            if let Err(error) = source.set_flag(flag) {
+                problems.push(error);
+            }
+        }
+        (source, problems)
     }
 
-    fn read_file(&mut self, path: &Path) -> Result<(), ConfigError> {
+    /// `NAME=VALUE`. Every user of the machine sees the arguments of a program, so nothing secret is taken from there.
+    fn set_flag(&mut self, flag: &str) -> Result<(), ConfigError> {
+        let Some((name, value)) = flag.split_once('=') else {
+            return Err(ConfigError("--set takes NAME=VALUE, such as PIX_LISTEN=127.0.0.1:8080".into()));
+        };
+        let Some(setting) = SETTINGS.iter().find(|setting| setting.env == name) else {
+            return Err(ConfigError(format!(
+                "--set names \"{name}\", which is no setting: `pix-gateway config show` lists them"
+            )));
+        };
+        if setting.secret || setting.shown(value) != value {
+            return Err(ConfigError(format!(
+                "{name} can't be given by --set, since others on this machine see a program's arguments: set it in the environment or in the file of --config"
+            )));
+        }
+        self.values.insert(setting.env, (value.to_owned(), Origin::Flag));
+        Ok(())
+    }
+
+    /// What says who acts wins over all else.
+    pub fn set_operator(&mut self, name: String) {
+        self.values.insert("PIX_OPERATOR", (name, Origin::Flag));
+    }
+
+    /// The value of a setting, if there is one, and where it comes from.
+    pub fn value(&self, setting: &Setting) -> (Option<&str>, Origin) {
+        match self.values.get(setting.env) {
+            Some((value, origin)) => (Some(value), *origin),
+            None => (setting.default, Origin::Default),
+        }
+    }
+
+    /// Everything that is wrong with the values, each once, and the configuration if nothing is.
+    ///
+    /// Reading stops at the first wrong value; so that value is left out and the rest is read again, as often as
+    /// there are settings at most.
+    pub fn problems(&self) -> (Option<Config>, Vec<ConfigError>) {
+        let (mut rest, mut problems) = (self.clone(), Vec::new());
+        for _ in SETTINGS {
+            let error = match Config::load(&rest) {
+                Ok(config) => return (problems.is_empty().then_some(config), problems),
+                Err(error) => error,
+            };
+            let left_out = error.setting().and_then(|setting| rest.values.remove(setting.env));
+            problems.push(error);
+            if left_out.is_none() {
+                break;
+            }
+        }
+        (None, problems)
+    }
+
+    fn read_file(&mut self, path: &Path, problems: &mut Vec<ConfigError>) -> Result<(), ConfigError> {
         let shown = path.display();
         let text = std::fs::read_to_string(path)
             .map_err(|error| ConfigError(format!("the configuration file {shown} can't be read: {error}")))?;
@@ -574,21 +713,22 @@ impl Source {
             let Some(setting) = SETTINGS.iter().find(|setting| setting.toml_key() == key) else {
                 let known: Vec<_> = SETTINGS.iter().map(Setting::toml_key).collect();
                 let known = known.join(", ");
-                return Err(ConfigError(format!(
-                    "{shown}: there is no setting \"{key}\"; there are {known}"
-                )));
+                problems
+                    .push(ConfigError(format!("{shown}: there is no setting \"{key}\"; there are {known}")));
+                continue;
             };
             let value = match value {
                 toml::Value::String(text) => text,
                 toml::Value::Integer(number) => number.to_string(),
                 toml::Value::Boolean(flag) => flag.to_string(),
                 _ => {
-                    return Err(ConfigError(format!(
+                    problems.push(ConfigError(format!(
                         "{shown}: \"{key}\" must be a text, a whole number or a boolean"
                     )));
+                    continue;
                 }
             };
-            self.values.insert(setting.env, value);
+            self.values.insert(setting.env, (value, Origin::File));
         }
         Ok(())
     }
@@ -597,7 +737,7 @@ impl Source {
         let default = SETTINGS.iter().find(|setting| setting.env == env).and_then(|setting| setting.default);
         self.values
             .get(env)
-            .map(String::as_str)
+            .map(|(value, _)| value.as_str())
             .or(default)
             .filter(|text| !text.is_empty())
             .map(str::to_owned)
@@ -689,6 +829,7 @@ impl Config {
             trusted_proxies: trusted_proxies(source)?,
             cors_allow_origins: source.list("PIX_CORS_ALLOW_ORIGINS"),
             body_deadline: source.millis("PIX_BODY_DEADLINE_MS", 100, 60_000)?,
+            drain: source.millis("PIX_DRAIN_MS", 0, 60_000)?,
             shutdown_timeout: Duration::from_secs(source.number("PIX_SHUTDOWN_TIMEOUT_S", 1, 300)?),
             worker: WorkerConfig {
                 interval: source.millis("PIX_RECONCILER_INTERVAL_MS", 50, 60_000)?,
@@ -783,7 +924,7 @@ fn database(source: &Source) -> Result<Database, ConfigError> {
     if url.starts_with("postgres://") || url.starts_with("postgresql://") {
         return Ok(Database::Postgres { url: url.into() });
     }
-    let is_default = source.values.get("DATABASE_URL").is_none_or(String::is_empty);
+    let is_default = source.values.get("DATABASE_URL").is_none_or(|(url, _)| url.is_empty());
     match url.strip_prefix("sqlite://").filter(|path| !path.is_empty()) {
         Some(path) => Ok(Database::Sqlite { path: PathBuf::from(path), is_default }),
         // Not shown: a database URL may hold a password.
@@ -1136,6 +1277,83 @@ mod tests {
         let tls = config.unwrap().provider.unwrap().tls;
         assert_eq!(tls.authorities_pem.as_deref(), Some("the ca"));
         assert_eq!(tls.identity_pem.unwrap().expose_secret(), "the cert\nthe key");
+    }
+
+    #[test]
+    fn every_wrong_value_is_told_and_each_names_its_setting() {
+        let wrong = [
+            ("PIX_LISTEN", "8080"),
+            ("DATABASE_URL", "mysql://user:hunter2@db/pix"),
+            ("PIX_PROVIDER_URL", "https://bank.example"),
+            ("PIX_TOKEN_TTL_S", "1e9"),
+            ("PIX_RATE_STORE", "rediss://:hunter2@cache"),
+            ("PIX_LOG_FORMAT", "xml"),
+        ];
+        let environment = wrong.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let (source, problems) = Source::gather(None, environment.into_iter(), &[]);
+        assert!(problems.is_empty(), "{problems:?}");
+        let (config, problems) = source.problems();
+        assert!(config.is_none());
+        let mut named: Vec<_> = problems.iter().map(|problem| problem.setting().unwrap().env).collect();
+        named.sort_unstable();
+        let mut expected: Vec<_> = wrong.iter().map(|(name, _)| *name).collect();
+        expected.sort_unstable();
+        assert_eq!(named, expected);
+        assert!(!format!("{problems:?}").contains("hunter2"));
+        assert!(Source::default().problems().0.is_some());
+    }
+
+    #[test]
+    fn a_flag_wins_over_the_environment_and_the_file_and_holds_no_secret() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pix.toml");
+        std::fs::write(&path, "listen = \"127.0.0.1:1\"\nlog = \"warn\"\nnothing = 1\nhash_permits = []\n")
+            .unwrap();
+        let environment = std::iter::once(("PIX_LISTEN".to_owned(), "127.0.0.1:2".to_owned()));
+        let flags = [
+            "PIX_LISTEN=127.0.0.1:3",
+            "PIX_TOKEN_KEYS=hunter2",
+            "DATABASE_URL=postgres://pix:hunter2@db/pix",
+            "PIX_NOTHING=1",
+            "PIX_LISTEN",
+        ];
+        let (source, problems) = Source::gather(Some(&path), environment, &flags.map(str::to_owned));
+        let of = |env: &str| source.value(SETTINGS.iter().find(|setting| setting.env == env).unwrap());
+        assert_eq!(of("PIX_LISTEN"), (Some("127.0.0.1:3"), Origin::Flag));
+        assert_eq!(of("PIX_LOG"), (Some("warn"), Origin::File));
+        assert_eq!(of("PIX_TOKEN_KEYS"), (None, Origin::Default));
+        let told = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+        assert_eq!(problems.len(), 6, "{told}");
+        for says in [
+            "\"nothing\"",
+            "\"hash_permits\"",
+            "PIX_TOKEN_KEYS can't",
+            "DATABASE_URL can't",
+            "no setting",
+            "NAME=VALUE",
+        ] {
+            assert!(told.contains(says), "{says} is not in {told}");
+        }
+        assert!(!told.contains("hunter2"), "{told}");
+    }
+
+    #[test]
+    fn what_is_shown_of_a_value_has_no_password() {
+        let of =
+            |env: &str, value: &str| SETTINGS.iter().find(|setting| setting.env == env).unwrap().shown(value);
+        assert_eq!(of("PIX_POSTBACK_KEYS", "hunter2"), MASK);
+        assert_eq!(of("PIX_LISTEN", "127.0.0.1:1"), "127.0.0.1:1");
+        assert_eq!(of("DATABASE_URL", "postgres://pix@db:5432/pix"), "postgres://pix@db:5432/pix");
+        for url in [
+            "postgres://pix:hunter2@db:5432/pix",
+            "postgres://pix:hunter2/@?#@db/pix",
+            "postgres://db/pix?password=hunter2&user=pix",
+            "postgres://db/pix?sslpassword=hunter2",
+            "postgres://pix:hunter2@db/pix?password=hunter2",
+        ] {
+            let shown = of("DATABASE_URL", url);
+            assert!(!shown.contains("hunter2") && shown.contains("db"), "{shown}");
+        }
     }
 
     #[test]

@@ -37,6 +37,7 @@ use tracing_subscriber::{EnvFilter, Layer};
 use crate::config::{Config, ConfigError, ProviderSettings, TlsFiles};
 use crate::journal::Journal;
 use crate::keyfile::{self, KeyFile};
+use crate::metered::Metered;
 use crate::store::Store;
 use crate::system::{SystemClock, SystemIds};
 
@@ -51,13 +52,22 @@ pub const LOCK_ENDING: &str = ".lock";
 
 /// Starts the log, on standard error.
 pub fn init_logging(config: &Config) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(&config.log)
-        .map_err(|_error| anyhow::anyhow!("PIX_LOG must be such as info, warn or pix_http=debug,info"))?;
+    let filter = log_filter(config)?;
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let lines = if config.log_json { lines.json().boxed() } else { lines.boxed() };
     let started =
         tracing_subscriber::registry().with(filter).with(filter_fn(may_be_logged)).with(lines).try_init();
     started.map_err(|error| anyhow::anyhow!("the log can't be started: {error}"))
+}
+
+fn log_filter(config: &Config) -> Result<EnvFilter, ConfigError> {
+    EnvFilter::try_new(&config.log)
+        .map_err(|_error| ConfigError::new("PIX_LOG must be such as info, warn or pix_http=debug,info"))
+}
+
+/// Refuses a filter that [`init_logging`] would refuse.
+pub fn check_log(config: &Config) -> Result<(), ConfigError> {
+    log_filter(config).map(drop)
 }
 
 /// Whether something is logged at all, however loud the log is: below `info` the driver of PostgreSQL shows what
@@ -74,18 +84,6 @@ pub struct Secrets {
     pub callback_secret: String,
     /// What the secrets of postbacks are made of.
     pub postback_keys: Arc<MasterKeys>,
-}
-
-/// Refuses a start that would make secrets of its own where other nodes must have the same ones.
-pub fn check_secrets(config: &Config) -> anyhow::Result<()> {
-    let unset =
-        config.token_keys.is_none() || config.callback_secret.is_none() || config.postbacks.keys.is_none();
-    if config.database.is_shared() && unset {
-        bail!(
-            "with PostgreSQL, PIX_TOKEN_KEYS, PIX_PROVIDER_CALLBACK_SECRET and PIX_POSTBACK_KEYS must be set, the same on every node: `pix-gateway secrets` prints fresh ones"
-        );
-    }
-    Ok(())
 }
 
 /// Finds the secrets; makes them on first start.
@@ -215,6 +213,7 @@ pub fn provider_config(
         call_timeout: config.provider_timeout,
         not_found_is_proof_after: config.not_found_proof,
         tls: settings.tls.clone(),
+        traceparent: pix_http::traceparent,
         ..ClassicV2Config::new(
             settings.url.clone(),
             settings.client_id.clone(),
@@ -223,23 +222,29 @@ pub fn provider_config(
     }
 }
 
-/// All ports.
-pub fn ports(config: &Config, store: &Store, provider: ClassicV2Config) -> anyhow::Result<Ports> {
+/// All ports, and the breaker among them.
+pub fn ports(
+    config: &Config,
+    store: &Store,
+    provider: ClassicV2Config,
+) -> anyhow::Result<(Ports, Arc<Breaker>)> {
+    let submit_grace = provider.longest_operation() + SUBMIT_MARGIN;
+    let breaker = Arc::new(Breaker::new(
+        Arc::new(Metered::new(Arc::new(ClassicV2Provider::new(provider)?))),
+        Arc::new(SystemClock),
+        config.breaker,
+    )?);
     let ports = Ports {
         stores: store.records.clone(),
-        submit_grace: provider.longest_operation() + SUBMIT_MARGIN,
-        provider: Arc::new(Breaker::new(
-            Arc::new(ClassicV2Provider::new(provider)?),
-            Arc::new(SystemClock),
-            config.breaker,
-        )?),
+        submit_grace,
+        provider: breaker.clone(),
         clock: Arc::new(SystemClock),
         ids: Arc::new(SystemIds),
         duplicate_window: config.duplicate_window,
     };
     #[cfg(feature = "fail-points")]
     let ports = crate::fail_points::around(ports)?;
-    Ok(ports)
+    Ok((ports, breaker))
 }
 
 /// The name of the fact that says which provider a database's money is at.
@@ -366,11 +371,16 @@ pub fn http_config(config: &Config, callback_secret: &str) -> anyhow::Result<Htt
 /// Files besides connections of clients: databases, the provider, receivers of postbacks, logs.
 const OTHER_FILES: u64 = 2_048;
 
+/// How many files may be open at once with so many connections.
+pub fn open_files_for(connections: usize) -> u64 {
+    u64::try_from(connections).unwrap_or(u64::MAX).saturating_add(OTHER_FILES)
+}
+
 /// Raises the limit of open files, of which each connection is one, as far as the system lets us. Many systems begin
 /// with 1024, which is fewer than the connections there may be.
 pub fn make_room_for(connections: usize) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let wanted = u64::try_from(connections).unwrap_or(u64::MAX).saturating_add(OTHER_FILES);
+    let wanted = open_files_for(connections);
     let limit = getrlimit(Resource::Nofile);
     let Some(current) = limit.current.filter(|current| *current < wanted) else { return };
     let raised = limit.maximum.map_or(wanted, |maximum| wanted.min(maximum));
@@ -435,16 +445,15 @@ pub fn renew_at_hangup(
     }))
 }
 
-/// Waits until the process is told to stop.
-pub async fn stop_signal() -> anyhow::Result<()> {
+/// Waits until the process is told to stop; whether by a service manager (SIGTERM), and not at a keyboard (SIGINT).
+pub async fn stop_signal() -> anyhow::Result<bool> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    Ok(())
+    Ok(tokio::select! {
+        _ = terminate.recv() => true,
+        _ = interrupt.recv() => false,
+    })
 }
 
 #[cfg(test)]

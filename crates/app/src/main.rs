@@ -1,16 +1,21 @@
 //! The program: configuration, wiring, workers and subcommands. It owns no decision of its own about money.
 
 mod admin;
+mod audited;
 mod cache;
 mod cli;
 mod commands;
 mod compare;
 mod config;
+mod dangers;
 #[cfg(feature = "fail-points")]
 mod fail_points;
 mod gateway;
+mod health;
 mod journal;
 mod keyfile;
+mod metered;
+mod meters;
 mod store;
 mod system;
 mod worker;
@@ -36,6 +41,12 @@ async fn main() -> ExitCode {
     }
 }
 
+/// The environment, as far as it is text: nothing else can be a setting.
+fn environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
 async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     // Before any setting is read: these are about the program alone.
     match cli.command {
@@ -44,9 +55,17 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Man { out } => return commands::man::run(&out),
         _ => {}
     }
-    let source = Source::read(cli.config.as_deref(), std::env::vars())?;
-    let mut config = Config::load(&source)?;
-    config.operator = cli.operator.or(config.operator);
+    let (mut source, problems) = Source::gather(cli.config.as_deref(), environment(), &cli.set);
+    if let Some(name) = cli.operator {
+        source.set_operator(name);
+    }
+    if let Command::Config(command) = cli.command {
+        return Ok(commands::config::run(&source, problems, cli.config.as_deref(), command));
+    }
+    if let Some(problem) = problems.into_iter().next() {
+        return Err(problem.into());
+    }
+    let config = Config::load(&source)?;
     match cli.command {
         Command::Serve(arguments) => commands::serve::run(config, arguments).await,
         Command::Work => commands::work::run(config).await,
@@ -63,10 +82,12 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Resolve(arguments) => commands::resolve::run(&config, arguments).await,
         Command::AuditLog(command) => commands::audit_log::run(&config, command).await,
         Command::Audit(arguments) => commands::audit::run(&config, arguments).await,
-        Command::Openapi { postman } => commands::openapi::run(postman),
+        // These were run before.
+        Command::Openapi { .. } | Command::Config(_) | Command::Completions { .. } | Command::Man { .. } => {
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Health => commands::health::run(&config).await,
-        Command::Completions { shell } => commands::completions::run(shell),
-        Command::Man { out } => commands::man::run(&out),
+        Command::Doctor { json } => Ok(commands::doctor::run(&config, json).await),
         Command::Simulator(arguments) => commands::simulator::run(&config, arguments).await,
         Command::Demo => commands::demo::run(config).await,
     }

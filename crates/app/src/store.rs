@@ -22,12 +22,13 @@ use pix_domain::postbacks::events::EventStore;
 use pix_domain::postbacks::relay::PostbackStores;
 use pix_domain::postbacks::secrets::PostbackSecretStore;
 use pix_domain::refunds::store::RefundStore;
-use pix_domain::time::Clock;
+use pix_domain::time::{Clock, Timestamp};
 use pix_domain::transition::TransitionStore;
 use pix_domain::wallet::store::WalletStore;
 use pix_domain::withdrawals::store::WithdrawalStore;
 use pix_persistence::postgres::{PgOptions, PgStore};
 use pix_persistence::sqlite::{OpenError, SqliteOptions, SqliteStore};
+use pix_persistence::{PoolUse, Vitals};
 use secrecy::ExposeSecret;
 
 use crate::cache::{CachedFees, CachedIntegrators, CachedKeys, CachedLimits, CachedPostbackSecrets};
@@ -66,6 +67,71 @@ impl FactStore for PgStore {
     }
 }
 
+/// How the store itself is, for operators.
+#[async_trait]
+pub trait VitalStore: Send + Sync {
+    /// Sums, and what is overdue at `now`.
+    async fn vitals(&self, now: Timestamp) -> Result<Vitals, StoreError>;
+
+    /// Whether it takes writes; nothing is written.
+    async fn check_writable(&self) -> Result<(), StoreError>;
+
+    /// The time of the database's own machine; `None` when that is this one.
+    async fn clock(&self) -> Result<Option<Timestamp>, StoreError>;
+
+    /// How connections are used.
+    fn pools(&self) -> Vec<PoolUse>;
+
+    /// The newest migration the database had when it was opened.
+    fn schema_version(&self) -> &str;
+}
+
+#[async_trait]
+impl VitalStore for SqliteStore {
+    async fn vitals(&self, now: Timestamp) -> Result<Vitals, StoreError> {
+        Self::vitals(self, now).await
+    }
+
+    async fn check_writable(&self) -> Result<(), StoreError> {
+        Self::check_writable(self).await
+    }
+
+    async fn clock(&self) -> Result<Option<Timestamp>, StoreError> {
+        Ok(None)
+    }
+
+    fn pools(&self) -> Vec<PoolUse> {
+        Self::pools(self)
+    }
+
+    fn schema_version(&self) -> &str {
+        Self::schema_version(self)
+    }
+}
+
+#[async_trait]
+impl VitalStore for PgStore {
+    async fn vitals(&self, now: Timestamp) -> Result<Vitals, StoreError> {
+        Self::vitals(self, now).await
+    }
+
+    async fn check_writable(&self) -> Result<(), StoreError> {
+        Self::check_writable(self).await
+    }
+
+    async fn clock(&self) -> Result<Option<Timestamp>, StoreError> {
+        Self::clock(self).await.map(Some)
+    }
+
+    fn pools(&self) -> Vec<PoolUse> {
+        Self::pools(self)
+    }
+
+    fn schema_version(&self) -> &str {
+        Self::schema_version(self)
+    }
+}
+
 /// Everything that is kept.
 #[derive(Clone)]
 pub struct Store {
@@ -81,6 +147,8 @@ pub struct Store {
     pub books: Arc<dyn BookStore>,
     /// What holds of the whole deployment.
     pub facts: Arc<dyn FactStore>,
+    /// How the store itself is.
+    pub vitals: Arc<dyn VitalStore>,
 }
 
 impl Store {
@@ -106,6 +174,7 @@ impl Store {
             + ApiKeyStore
             + BookStore
             + FactStore
+            + VitalStore
             + 'static,
     {
         let store = Arc::new(store);
@@ -115,7 +184,8 @@ impl Store {
             integrators: store.clone(),
             keys: store.clone(),
             books: store.clone(),
-            facts: store,
+            facts: store.clone(),
+            vitals: store,
         }
     }
 
@@ -138,10 +208,8 @@ impl Store {
     /// Opens the store, its schema brought up to date first if the configuration lets that be done.
     pub async fn open(config: &Config) -> anyhow::Result<Self> {
         match &config.database {
-            Database::Sqlite { path, is_default } => {
-                if config.migrate_on_start && *is_default {
-                    make_folder_of(path)?;
-                }
+            Database::Sqlite { path, .. } => {
+                make_default_folder(config)?;
                 open_sqlite(path, config.migrate_on_start)
             }
             Database::Postgres { url } => {
@@ -200,6 +268,14 @@ pub async fn migrate(config: &Config) -> anyhow::Result<Vec<String>> {
         Database::Postgres { url } => {
             Ok(PgStore::migrate(url.expose_secret(), config.postgres.connect_timeout).await?)
         }
+    }
+}
+
+/// Makes the folder of the default path, if `config` says that path, so that files can be made beside the database.
+pub fn make_default_folder(config: &Config) -> anyhow::Result<()> {
+    match &config.database {
+        Database::Sqlite { path, is_default: true } if config.migrate_on_start => make_folder_of(path),
+        _ => Ok(()),
     }
 }
 

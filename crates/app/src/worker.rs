@@ -1,6 +1,7 @@
 //! The workers of a node: they go on with what isn't final, take up callbacks that come again, and forget old ones.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
@@ -21,10 +22,32 @@ const FORGET_INTERVAL: Duration = Duration::from_hours(1);
 /// How many of them are removed in one statement.
 const FORGET_BATCH: u32 = 1_000;
 
+/// How long it may take until there is work again, waiting for a provider that hangs included; then something is wrong.
+const MOST_SILENT: Duration = Duration::from_mins(5);
+
+/// When the workers last looked for work, or took something up.
+struct Pulse {
+    begun: Instant,
+    beat_ms: AtomicU64,
+}
+
+impl Pulse {
+    fn beat(&self) {
+        let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.beat_ms.store(now, Ordering::Relaxed);
+    }
+
+    fn is_fresh(&self) -> bool {
+        let beat = Duration::from_millis(self.beat_ms.load(Ordering::Relaxed));
+        self.begun.elapsed().saturating_sub(beat) < MOST_SILENT
+    }
+}
+
 /// The workers, running.
 pub struct Worker {
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
+    pulse: Arc<Pulse>,
 }
 
 /// What a worker works with.
@@ -35,6 +58,7 @@ struct Shop {
     /// What is asked of the provider a second.
     rate: DefaultDirectRateLimiter,
     permits: Arc<Semaphore>,
+    pulse: Arc<Pulse>,
 }
 
 /// Something to work on.
@@ -47,12 +71,14 @@ impl Worker {
     /// Starts looking for what is due at every interval, and at once while there is more than one claim takes.
     pub fn start(ports: Ports, config: WorkerConfig) -> Self {
         let (stop, mut stopped) = watch::channel(false);
+        let pulse = Arc::new(Pulse { begun: Instant::now(), beat_ms: AtomicU64::new(0) });
         let work = Shop {
             reconciler: Reconciler::new(ports.clone()),
             callbacks: CallbackService::new(ports),
             config,
             rate: RateLimiter::direct(Quota::per_second(config.per_second)),
             permits: Arc::new(Semaphore::new(MAX_AT_ONCE)),
+            pulse: pulse.clone(),
         };
         let task = tokio::spawn(async move {
             let mut forget_at = Instant::now();
@@ -73,7 +99,13 @@ impl Worker {
             let all = u32::try_from(MAX_AT_ONCE).unwrap_or(u32::MAX);
             let _ = work.permits.acquire_many(all).await;
         });
-        Self { stop, task }
+        Self { stop, task, pulse }
+    }
+
+    /// Tells whether they still look for work, for as long as that is asked.
+    pub fn watch(&self) -> impl Fn() -> bool + Send + Sync + use<> {
+        let (task, pulse) = (self.task.abort_handle(), self.pulse.clone());
+        move || !task.is_finished() && pulse.is_fresh()
     }
 
     /// Finishes what is being worked on, and ends.
@@ -93,6 +125,7 @@ impl Shop {
 
     /// Claims one batch of each kind and starts working on it; whether there may be more.
     async fn pass(&self, stopped: &watch::Receiver<bool>) -> bool {
+        self.pulse.beat();
         let limit = self.batch();
         let follow_ups = self.reconciler.claim(limit).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "due follow-ups can't be claimed");
@@ -107,6 +140,7 @@ impl Shop {
         let due = follow_ups.into_iter().map(Due::FollowUp).chain(callbacks.into_iter().map(Due::Callback));
         for due in due {
             self.rate.until_ready().await;
+            self.pulse.beat();
             let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else { return false };
             if *stopped.borrow() {
                 return false;

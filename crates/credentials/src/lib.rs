@@ -43,8 +43,10 @@
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod guess;
 pub mod secrets;
 pub mod tokens;
 
+pub use guess::is_guessable;
 pub use secrets::{Argon2Hasher, HasherConfig, HasherConfigError};
 pub use tokens::{KeyRing, PasetoTokens, TokenSetupError};

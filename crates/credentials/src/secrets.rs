@@ -221,7 +221,10 @@ impl SecretHasher for Argon2Hasher {
         let hashes = if known { hashes } else { vec![self.dummy.clone()] };
         let seals: Vec<_> = hashes.iter().map(|hash| self.verified.seal(hash, &secret)).collect();
         let now = Instant::now();
-        if let Some(place) = seals.iter().position(|seal| self.verified.contains(seal, now)) {
+        let remembered = seals.iter().position(|seal| self.verified.contains(seal, now));
+        let result = if remembered.is_some() { "hit" } else { "miss" };
+        metrics::counter!("pix_cache_lookups_total", "cache" => "sign_ins", "result" => result).increment(1);
+        if let Some(place) = remembered {
             return Ok(known.then_some(place));
         }
         let right = self.run(move |engine| engine.find(secret.as_bytes(), &hashes)).await?;

@@ -15,6 +15,7 @@ use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use pix_domain::callbacks::{CallbackService, ClaimedCallback};
 use subtle::ConstantTimeEq;
 use tokio::sync::Semaphore;
+use tracing::Instrument;
 use uuid::Uuid;
 
 use crate::body;
@@ -22,6 +23,7 @@ use crate::error::ApiError;
 use crate::extract::{Answer, Call, ok};
 use crate::fields::{Form, Mode, Problems};
 use crate::json::Object;
+use crate::trace;
 
 /// How many callbacks are stored at once.
 const MAX_BEING_STORED: usize = 64;
@@ -52,14 +54,15 @@ impl Door {
     fn line_up(&self, service: CallbackService, claimed: ClaimedCallback) {
         let Ok(place) = self.in_line.clone().try_acquire_owned() else { return };
         let at_work = self.at_work.clone();
-        tokio::spawn(async move {
+        let work = async move {
             let Ok(_permit) = at_work.acquire_owned().await else { return };
             drop(place);
             let id = claimed.callback.id;
             if let Err(error) = service.process(claimed).await {
                 tracing::warn!(%error, callback = %id, "a callback could not be worked on; it comes again");
             }
-        });
+        };
+        tokio::spawn(trace::carried(work).instrument(tracing::Span::current()));
     }
 }
 

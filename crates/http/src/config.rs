@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use pix_domain::ip::IpRange;
 use secrecy::SecretString;
 use thiserror::Error;
@@ -139,6 +140,8 @@ pub struct HttpConfig {
     pub cors_allow_origins: Vec<String>,
     /// Ends what would outlast a graceful stop.
     pub stopping: Stopping,
+    /// Who answers `/health/ready`; `None` to ask the store whether it answers.
+    pub readiness: Option<Arc<dyn Readiness>>,
 }
 
 impl HttpConfig {
@@ -173,6 +176,7 @@ impl HttpConfig {
             tls: None,
             cors_allow_origins: Vec::new(),
             stopping: Stopping::default(),
+            readiness: None,
         }
     }
 
@@ -246,14 +250,20 @@ impl fmt::Debug for HttpConfig {
     }
 }
 
-/// Tells answers that go on for minutes that the service is to stop; a graceful stop would wait for them.
+/// Tells health checks, connections, and answers that go on for minutes that the service is to stop; a graceful stop would wait for them.
 #[derive(Debug, Clone, Default)]
 pub struct Stopping(watch::Sender<bool>);
 
 impl Stopping {
-    /// From now on they end. To be called before the server is stopped.
+    /// From now on they end, connections are closed with their next answer, and it is not ready. To be called before
+    /// the server is stopped.
     pub fn begin(&self) {
         self.0.send_replace(true);
+    }
+
+    /// Whether that was said.
+    pub fn has_begun(&self) -> bool {
+        *self.0.borrow()
     }
 
     /// Waits for that.
@@ -261,6 +271,13 @@ impl Stopping {
         // The sender is here, so this ends for no other reason.
         let _ = self.0.subscribe().wait_for(|begun| *begun).await;
     }
+}
+
+/// Knows whether requests can be served.
+#[async_trait]
+pub trait Readiness: Send + Sync {
+    /// Whether they can, now. Called for each health check: MUST be cheap, however often.
+    async fn is_ready(&self) -> bool;
 }
 
 /// Where nodes keep their rate limits together: a server that speaks the protocol of Redis, and runs Lua.

@@ -1,4 +1,4 @@
-//! What every request and every answer passes: the request id, the span of its log lines and the line about itself, the
+//! What every request and every answer passes: the request id, the trace, the span of its log lines and the line about itself, the
 //! error form, security headers, rate-limit headers, and CORS.
 //!
 //! The log line has the pattern of the route, never the path or the query: paths hold identifiers and secrets.
@@ -12,7 +12,7 @@ use std::time::Instant;
 use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::dev::{Payload, ServiceRequest, ServiceResponse};
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use actix_web::http::{Method, StatusCode};
+use actix_web::http::{ConnectionType, Method, StatusCode};
 use actix_web::middleware::Next;
 use actix_web::web::Bytes;
 use actix_web::{Error, HttpMessage, HttpResponse, ResponseError, web};
@@ -21,7 +21,9 @@ use tracing::Instrument;
 use crate::error::{ApiError, Generation};
 use crate::language::Language;
 use crate::limits;
+use crate::meters::{self, NO_ROUTE};
 use crate::state::State;
+use crate::trace::{self, TraceParent};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -94,7 +96,14 @@ pub(crate) async fn edge(
     let generation = Generation::of(request.path(), request.headers());
     let method = request.method().clone();
     let origin = allowed_origin(request.headers(), &state.config.cors_allow_origins);
-    let span = tracing::info_span!("request", request_id = %request_id, integrator = tracing::field::Empty);
+    let trace = TraceParent::of(request.headers());
+    let span = tracing::info_span!(
+        "request",
+        request_id = %request_id,
+        trace_id = trace.trace_id(),
+        span_id = trace.span_id(),
+        integrator = tracing::field::Empty
+    );
 
     let body = Body(Rc::new(RefCell::new(request.take_payload())));
     request.extensions_mut().insert(body.clone());
@@ -107,7 +116,7 @@ pub(crate) async fn edge(
     } else if header_bytes(request.headers()) > MAX_HEADER_BYTES {
         request.into_response(ApiError::headers_too_large(MAX_HEADER_BYTES).error_response())
     } else {
-        next.call(request).instrument(span.clone()).await?
+        trace::within(trace, next.call(request)).instrument(span.clone()).await?
     };
     let mut answer = with_error_form(answer, generation, &request_id, &state);
     if chunked {
@@ -128,12 +137,19 @@ pub(crate) async fn edge(
         allow_origin(headers, origin, preflight);
     }
 
-    let duration_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+    if state.config.stopping.has_begun() {
+        // Whoever keeps the connection must not send the next request into its end.
+        answer.response_mut().head_mut().set_connection_type(ConnectionType::Close);
+    }
+    let took = started.elapsed();
+    let duration_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
     let route = answer.request().match_pattern();
+    let route = route.as_deref().unwrap_or(NO_ROUTE);
+    meters::count(&method, route, answer.status(), took);
     span.in_scope(|| {
         tracing::info!(
             method = %method,
-            route = route.as_deref().unwrap_or("none"),
+            route,
             status = answer.status().as_u16(),
             duration_us,
             "answered"

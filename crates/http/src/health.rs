@@ -18,8 +18,16 @@ pub(crate) async fn live() -> Answer {
     Ok(ok(Object::new().text("status", "live")))
 }
 
-/// The store answers.
+/// Requests can be served: it is not stopping, and whoever knows says so; without such a one, the store answers.
 pub(crate) async fn ready(call: Call) -> Answer {
+    if call.state.config.stopping.has_begun() {
+        return Ok(unavailable());
+    }
+    if let Some(readiness) = call.state.config.readiness.clone() {
+        let asked = async move { tokio::time::timeout(STORE_DEADLINE, readiness.is_ready()).await };
+        let ready = matches!(call.state.spawn(asked).await?, Ok(true));
+        return Ok(if ready { ok(Object::new().text("status", "ready")) } else { unavailable() });
+    }
     let wallets = call.state.services.wallets.clone();
     let asked = call
         .state
@@ -31,6 +39,11 @@ pub(crate) async fn ready(call: Call) -> Answer {
         return Ok(ok(Object::new().text("status", "ready")));
     }
     tracing::warn!("the store does not answer: not ready");
+    Ok(unavailable())
+}
+
+/// Without a reason: it is for operators.
+fn unavailable() -> HttpResponse {
     let body = Object::new().text("status", "unavailable").end();
-    Ok(HttpResponse::build(StatusCode::SERVICE_UNAVAILABLE).content_type("application/json").body(body))
+    HttpResponse::build(StatusCode::SERVICE_UNAVAILABLE).content_type("application/json").body(body)
 }

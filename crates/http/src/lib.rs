@@ -9,6 +9,7 @@
 //! | `server` | the application, and binding it to a socket |
 //! | `routes` | the endpoints of integrators, with the scope that each needs |
 //! | `edge` | what every request and answer passes: request id, log line, security headers, CORS, the error form |
+//! | `meters`, `trace` | what is counted of requests; the trace that each belongs to |
 //! | `limits` | rate limits |
 //! | `overload`, `connections` | how many requests and connections there may be at once |
 //! | `extract`, `body`, `fields`, `requests` | from bytes to a command |
@@ -36,6 +37,7 @@ mod html;
 mod json;
 mod language;
 mod limits;
+mod meters;
 mod openapi;
 mod overload;
 mod pay;
@@ -49,6 +51,7 @@ mod state;
 mod time;
 mod tls;
 mod token;
+mod trace;
 mod trials;
 mod v1;
 mod v2;
@@ -60,11 +63,13 @@ pub use config::{
     DEFAULT_RATE_API_BURST, DEFAULT_RATE_API_PER_MINUTE, DEFAULT_RATE_BUCKETS, DEFAULT_RATE_KEY_FACTOR,
     DEFAULT_RATE_STORE_TIMEOUT, DEFAULT_RATE_TOKEN_PER_MINUTE, DEFAULT_REALM, DEFAULT_REQUESTS_AT_ONCE,
     DEFAULT_SHUTDOWN_GRACE, DEFAULT_SIGN_INS_AT_ONCE, DEFAULT_UNREAD_DEADLINE, HttpConfig, MAX_AT_ONCE,
-    MAX_BODY_LIMIT_BYTES, MIN_CALLBACK_SECRET_CHARS, ProxyRange, RateStore, Stopping,
+    MAX_BODY_LIMIT_BYTES, MIN_CALLBACK_SECRET_CHARS, ProxyRange, RateStore, Readiness, Stopping,
 };
+pub use meters::REQUEST_SECONDS;
 pub use openapi::{document as openapi_document, postman_collection};
 pub use postbacks::Bodies;
 pub use routes::{ENDPOINTS, Endpoint};
 pub use server::{listen, serve};
 pub use state::Services;
 pub use tls::{CertificateError, ServerCertificate};
+pub use trace::traceparent;

@@ -21,8 +21,10 @@ use crate::callbacks::Door;
 use crate::config::{ConfigError, HttpConfig};
 use crate::error::ApiError;
 use crate::limits::{Limits, Shared};
+use crate::meters;
 use crate::overload::{self, Places};
 use crate::pay::Pay;
+use crate::trace;
 use crate::trials::Trials;
 
 /// The use cases behind the interface.
@@ -73,6 +75,7 @@ impl State {
             None => None,
         };
         let limits = Limits::new(&config, &services.authenticator, shared)?;
+        meters::describe();
         let places = Places::new(&config);
         let per_second = NonZeroU32::new(config.callbacks_per_second).unwrap_or(NonZeroU32::MIN);
         let callbacks = Door::new(per_second);
@@ -87,10 +90,10 @@ impl State {
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, ApiError> {
         let place = overload::place();
-        let work = async move {
+        let work = trace::carried(async move {
             let _place = place;
             work.await
-        };
+        });
         let task = self.services.runtime.spawn(work.instrument(tracing::Span::current()));
         task.await.map_err(|error| {
             tracing::error!(panicked = error.is_panic(), "a command did not come to its end");

@@ -191,6 +191,12 @@ impl Deliverer {
         self.waker.clone()
     }
 
+    /// Tells whether it still delivers, for as long as that is asked.
+    pub fn watch(&self) -> impl Fn() -> bool + Send + Sync + use<> {
+        let tasks = [self.delivering.abort_handle(), self.keeping_house.abort_handle()];
+        move || tasks.iter().all(|task| !task.is_finished())
+    }
+
     /// Finishes the attempts that are being made, which the sender bounds, says what came of them, and ends.
     pub async fn stop(self) {
         let _ = self.stop.send(true);

@@ -9,6 +9,7 @@
 //! | `schema`, `codec`, `rows` | tables and rows; shared by every database |
 //! | [`postgres`] | the store of record: any number of nodes on one database |
 //! | [`sqlite`] | the embedded store: one file, one writer, many readers |
+//! | [`Vitals`] | what operators are told of either |
 //!
 //! ```
 //! use pix_domain::credentials::store::IntegratorStore;
@@ -44,3 +45,6 @@ pub mod postgres;
 mod rows;
 mod schema;
 pub mod sqlite;
+mod vitals;
+
+pub use vitals::{MAX_COUNTED, Overdue, PoolUse, Vitals};

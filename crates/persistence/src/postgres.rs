@@ -9,6 +9,7 @@
 //! | `apply` | running them: one by one, or a group; and finding out what became of a lost commit |
 //! | `due`, `inbox` | the statements of the workers |
 //! | `charges`, `withdrawals`, `refunds`, `books`, `evidence`, `follow_ups`, `callbacks`, `audit_log`, `settings`, `facts` | the other ports |
+//! | `vitals` | what operators are told |
 //!
 //! **Writes** are one prepared statement and one round trip, in its own transaction (READ COMMITTED). It locks the
 //! records it changes, then the wallets, both in the order of their keys; decides; and writes what it accepted. What it
@@ -44,6 +45,7 @@ mod refunds;
 mod settings;
 mod statement;
 mod types;
+mod vitals;
 mod withdrawals;
 
 use std::sync::Arc;

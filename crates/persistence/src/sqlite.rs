@@ -8,6 +8,7 @@
 //! | `reader` | the pool that reads |
 //! | `apply` | a transition as statements |
 //! | `charges`, `withdrawals`, `refunds`, `books`, `evidence`, `follow_ups`, `callbacks`, `audit_log`, `settings` | the ports |
+//! | `vitals` | what operators are told |
 //!
 //! **Writes** go through one connection on a thread of its own: it takes whatever is waiting, runs each command in a
 //! savepoint, commits once and answers everybody. SQLite has one writer anyway; gathering makes the price of a durable
@@ -40,6 +41,7 @@ mod refunds;
 mod settings;
 mod types;
 mod update;
+mod vitals;
 mod withdrawals;
 mod writer;
 

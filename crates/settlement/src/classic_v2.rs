@@ -50,6 +50,7 @@ pub struct ClassicV2Provider {
     tokens: Tokens,
     bulkhead: Bulkhead,
     not_found_is_proof_after: Option<Duration>,
+    traceparent: fn() -> Option<String>,
 }
 
 impl fmt::Debug for ClassicV2Provider {
@@ -95,7 +96,13 @@ impl ClassicV2Provider {
             tokens,
             bulkhead,
             not_found_is_proof_after: config.not_found_is_proof_after,
+            traceparent: config.traceparent,
         })
+    }
+
+    /// Asks for a token: whether the provider can be reached and takes our credentials. Says why not; never a secret.
+    pub async fn sign_in(&self) -> Result<(), String> {
+        self.tokens.get(None).await.map(drop)
     }
 
     /// Asks, and says what is proven: the answer's body, or `None` when the provider doesn't know the transaction.
@@ -136,7 +143,10 @@ impl ClassicV2Provider {
             Operation::Refund => REFUND_PATH,
             Operation::ConsultCharge | Operation::ConsultPayment | Operation::ConsultRefund => CONSULT_PATH,
         };
-        let request = self.http.post(at(&self.base, path)).bearer_auth(token.secret.expose_secret());
+        let mut request = self.http.post(at(&self.base, path)).bearer_auth(token.secret.expose_secret());
+        if let Some(traceparent) = (self.traceparent)() {
+            request = request.header("traceparent", traceparent);
+        }
         if Instant::now() >= deadline {
             return Err(Fault::NotWritten(TOO_LATE.to_owned()));
         }

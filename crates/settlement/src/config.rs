@@ -78,6 +78,8 @@ pub struct ClassicV2Config {
     /// `external_id`, and that it finds one from the moment it has taken the request: then all that is left to wait
     /// for is a request that is still under way, and it must be at least [`ClassicV2Config::longest_operation`].
     pub not_found_is_proof_after: Option<Duration>,
+    /// What the header `traceparent` (W3C Trace Context) says of a call that is made now; none by default.
+    pub traceparent: fn() -> Option<String>,
 }
 
 /// Whom a client trusts and what it shows. By default: the certificate authorities of the system, and nothing.
@@ -133,6 +135,7 @@ impl ClassicV2Config {
             max_charges: MAX_CHARGES,
             max_consults: MAX_CONSULTS,
             not_found_is_proof_after: None,
+            traceparent: || None,
         }
     }
 

@@ -108,7 +108,7 @@ async fn a_change_on_this_node_holds_at_once_even_when_it_fails() {
 
 #[tokio::test]
 async fn an_answer_that_a_change_overtook_is_not_remembered() {
-    let cache = Cache::<u8, u8>::new(Some(TTL), Arc::new(Hand::default()));
+    let cache = Cache::<u8, u8>::new("tests", Some(TTL), Arc::new(Hand::default()));
     let overtaken = async {
         drop(cache.changing(1));
         Ok::<_, StoreError>(Some(1))
@@ -121,7 +121,7 @@ async fn an_answer_that_a_change_overtook_is_not_remembered() {
 
 #[tokio::test]
 async fn a_full_cache_makes_room() {
-    let mut cache = Cache::<u8, u8>::new(Some(TTL), Arc::new(Hand::default()));
+    let mut cache = Cache::<u8, u8>::new("tests", Some(TTL), Arc::new(Hand::default()));
     cache.max_entries = 4;
     for number in 0..=u8::MAX {
         cache.get(number, async { Ok::<_, StoreError>(Some(number)) }).await.unwrap();

@@ -7,13 +7,16 @@ use anyhow::Context;
 use pix_domain::audit::{Book, Difference, StoredFinding, check};
 use pix_domain::credentials::Integrator;
 use pix_domain::money::Cents;
+use pix_domain::time::Clock;
 use serde_json::json;
 
+use crate::audited::Audited;
 use crate::cli;
 use crate::compare::{Comparison, compare};
 use crate::config::Config;
 use crate::gateway;
 use crate::store::Store;
+use crate::system::SystemClock;
 
 /// Everything an audit found.
 pub struct Report {
@@ -37,6 +40,19 @@ impl Report {
     }
 }
 
+impl Report {
+    /// What is kept of it.
+    fn audited(&self) -> Audited {
+        let of_provider = self.provider.as_ref().map_or(0, |comparison| comparison.differences.len());
+        let differences = self.differences.len().saturating_add(of_provider);
+        Audited {
+            at: SystemClock.now(),
+            clean: self.is_clean(),
+            differences: u64::try_from(differences).unwrap_or(u64::MAX),
+        }
+    }
+}
+
 /// Runs the subcommand.
 pub async fn run(config: &Config, arguments: cli::Audit) -> anyhow::Result<ExitCode> {
     let beside = config.database.beside(gateway::SIMULATOR_LOG_ENDING);
@@ -47,6 +63,9 @@ pub async fn run(config: &Config, arguments: cli::Audit) -> anyhow::Result<ExitC
     };
     let store = Store::open_existing(config).await?;
     let report = audit(&store, log.as_deref()).await?;
+    if let Err(error) = report.audited().keep(&store).await {
+        eprintln!("pix-gateway: metrics don't tell of this audit, which could not be kept: {error}");
+    }
     if arguments.json {
         println!("{}", as_json(&report));
     } else {

@@ -55,7 +55,7 @@ async fn walk(config: &Config, folder: &std::path::Path) -> anyhow::Result<()> {
         Ok(()) => ledger(&running, &log).await,
         Err(error) => Err(error),
     };
-    running.stop().await;
+    running.stop(Duration::ZERO).await;
     ended
 }
 

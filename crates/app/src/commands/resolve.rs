@@ -28,7 +28,7 @@ pub async fn run(config: &Config, arguments: cli::Resolve) -> anyhow::Result<Exi
     // Nothing is sent, so no callback can come of it; but an answer may tell the address of an earlier one, which is hidden.
     let keys = gateway::secrets(config)?;
     let provider = gateway::provider_config(config, &settings, &config.public_url, &keys.callback_secret);
-    let service = DecisionService::new(gateway::ports(config, &store, provider)?);
+    let service = DecisionService::new(gateway::ports(config, &store, provider)?.0);
     let verdict = match arguments.verdict {
         cli::Verdict::Completed => Verdict::Completed,
         cli::Verdict::Failed => Verdict::Failed,

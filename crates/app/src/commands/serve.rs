@@ -1,6 +1,7 @@
 //! `pix-gateway serve`.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use pix_domain::credentials::KeyChange;
 use pix_domain::postbacks::relay::Relay;
@@ -15,9 +16,11 @@ use super::{integrator, key};
 use crate::admin::Admin;
 use crate::cli;
 use crate::config::{Config, ProviderSettings};
+use crate::dangers;
 use crate::gateway;
+use crate::health::{DELIVERER, Health, RECONCILER};
 use crate::journal::Journal;
-use crate::store::Store;
+use crate::store::{self, Store};
 use crate::worker::Worker;
 
 /// The name of the integrator that `--demo` makes.
@@ -50,23 +53,17 @@ pub async fn run(config: Config, arguments: cli::Serve) -> anyhow::Result<ExitCo
     if arguments.demo {
         print_demo(&config, &running).await?;
     }
-    gateway::stop_signal().await?;
-    tracing::info!("stopping: no new requests, running ones are finished");
-    running.stop().await;
+    let drains = gateway::stop_signal().await?;
+    running.stop(if drains { config.drain } else { Duration::ZERO }).await;
+    tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
 }
 
 /// Starts everything: store, provider (or the simulated one), HTTP interface, workers.
 pub async fn start(config: &Config, arguments: &cli::Serve) -> anyhow::Result<Running> {
-    if !arguments.demo {
-        gateway::check_secrets(config)?;
-    }
+    dangers::refuse(config, arguments.demo)?;
+    let lock = lock(config)?;
     let store = Store::open(config).await?.cached(config.cache_ttl);
-    let lock = match config.provider {
-        // Several nodes are well, but not several simulated providers with one log.
-        Some(_) if config.database.is_shared() => None,
-        _ => Some(gateway::lock(&config.database.beside(gateway::LOCK_ENDING))?),
-    };
     let keys = gateway::secrets(config)?;
     let name = config.provider.as_ref().map_or(gateway::SIMULATED.to_owned(), gateway::provider_name);
     let journal = Journal::of_user(&store, config)?;
@@ -87,17 +84,25 @@ pub async fn start(config: &Config, arguments: &cli::Serve) -> anyhow::Result<Ru
     };
     let provider = gateway::provider_config(config, &settings, &callback_url, &keys.callback_secret);
     // First: what is measured before there is a recorder is lost.
-    let admin = Admin::start(config.admin_listen, store.records.follow_ups.clone())?;
+    let stopping = Stopping::default();
+    let health = Health::new(store.clone(), stopping.clone());
+    let admin = Admin::start(config.admin_listen, health.clone())?;
     let postbacks = gateway::postbacks(config, &store, &keys, arguments.demo)?;
     let deliverer = Deliverer::start(Relay::new(postbacks.clone()), config.postbacks.deliverer);
-    let ports = gateway::waking(gateway::ports(config, &store, provider)?, deliverer.waker());
+    let (ports, breaker) = gateway::ports(config, &store, provider)?;
+    let ports = gateway::waking(ports, deliverer.waker());
     let services = gateway::services(config, &store, &ports, postbacks, &keys)?;
     let mut http = gateway::http_config(config, &keys.callback_secret)?;
     http.tls = config.tls.as_ref().map(gateway::certificate).transpose()?;
     let renewing = gateway::renew_at_hangup(config.tls.clone().zip(http.tls.clone()))?;
-    let stopping = http.stopping.clone();
+    http.stopping = stopping.clone();
+    http.readiness = Some(health.clone());
     let server = pix_http::serve(http, listener, services).await?;
     let handle = server.handle();
+    let worker = Worker::start(ports, config.worker);
+    health.watch_breaker(breaker);
+    health.watch(RECONCILER, worker.watch());
+    health.watch(DELIVERER, deliverer.watch());
     Ok(Running {
         url: config.listen_url(),
         store,
@@ -105,12 +110,24 @@ pub async fn start(config: &Config, arguments: &cli::Serve) -> anyhow::Result<Ru
         server: handle,
         stopping,
         task: tokio::spawn(server),
-        worker: Worker::start(ports, config.worker),
+        worker,
         deliverer,
         admin,
         renewing,
         _lock: lock,
     })
+}
+
+/// The lock of the one server that a database may have, before the database is touched; `None` where it may have several.
+fn lock(config: &Config) -> anyhow::Result<Option<std::fs::File>> {
+    if config.provider.is_some() && config.database.is_shared() {
+        return Ok(None);
+    }
+    store::make_default_folder(config)?;
+    let path = config.database.beside(gateway::LOCK_ENDING);
+    // Where there is no folder, opening the database says so better.
+    let has_folder = path.parent().is_none_or(|folder| folder.as_os_str().is_empty() || folder.is_dir());
+    has_folder.then(|| gateway::lock(&path)).transpose()
 }
 
 async fn start_simulator(config: &Config) -> anyhow::Result<(ProviderSettings, Simulator)> {
@@ -131,10 +148,18 @@ async fn start_simulator(config: &Config) -> anyhow::Result<(ProviderSettings, S
 }
 
 impl Running {
-    /// Finishes what is running, and ends.
-    pub async fn stop(self) {
+    /// Says that it is not ready, takes requests for `drain` still, finishes what is running, and ends.
+    pub async fn stop(self, drain: Duration) {
         self.renewing.abort();
         self.stopping.begin();
+        if !drain.is_zero() {
+            tracing::info!(
+                drain_ms = drain.as_millis(),
+                "stopping: not ready any more, requests are still taken"
+            );
+            tokio::time::sleep(drain).await;
+        }
+        tracing::info!("stopping: no new requests, running ones are finished");
         self.server.stop(true).await;
         let _ = self.task.await;
         self.worker.stop().await;

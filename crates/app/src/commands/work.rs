@@ -4,11 +4,14 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use pix_domain::postbacks::relay::Relay;
+use pix_http::Stopping;
 use pix_notifications::Deliverer;
 
 use crate::admin::Admin;
 use crate::config::Config;
+use crate::dangers;
 use crate::gateway;
+use crate::health::{DELIVERER, Health, RECONCILER};
 use crate::journal::Journal;
 use crate::store::Store;
 use crate::worker::Worker;
@@ -21,19 +24,25 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
             "`work` needs a provider: set PIX_PROVIDER_URL (the simulated one runs inside `serve` only, or alone with `pix-gateway simulator`)"
         );
     };
-    gateway::check_secrets(&config)?;
+    dangers::refuse(&config, false)?;
     let keys = gateway::secrets(&config)?;
     let store = Store::open_existing(&config).await?.cached(config.cache_ttl);
     let journal = Journal::of_user(&store, &config)?;
     gateway::bind_provider(&store, &journal, &gateway::provider_name(settings), false).await?;
     let provider = gateway::provider_config(&config, settings, &config.public_url, &keys.callback_secret);
-    let admin = Admin::start(config.admin_listen, store.records.follow_ups.clone())?;
+    let stopping = Stopping::default();
+    let health = Health::new(store.clone(), stopping.clone());
+    let admin = Admin::start(config.admin_listen, health.clone())?;
     let postbacks = gateway::postbacks(&config, &store, &keys, false)?;
     let deliverer = Deliverer::start(Relay::new(postbacks), config.postbacks.deliverer);
-    let ports = gateway::waking(gateway::ports(&config, &store, provider)?, deliverer.waker());
-    let worker = Worker::start(ports, config.worker);
+    let (ports, breaker) = gateway::ports(&config, &store, provider)?;
+    let worker = Worker::start(gateway::waking(ports, deliverer.waker()), config.worker);
+    health.watch_breaker(breaker);
+    health.watch(RECONCILER, worker.watch());
+    health.watch(DELIVERER, deliverer.watch());
     tracing::info!("workers are running");
     gateway::stop_signal().await?;
+    stopping.begin();
     worker.stop().await;
     deliverer.stop().await;
     if let Some(admin) = admin {

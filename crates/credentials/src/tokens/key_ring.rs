@@ -11,6 +11,7 @@ use pasetors::version4::V4;
 use secrecy::SecretString;
 
 use super::TokenSetupError;
+use crate::guess::is_guessable;
 
 /// The most keys a ring holds: two are enough for a rotation.
 pub const MAX_KEYS: usize = 16;
@@ -90,6 +91,11 @@ impl KeyRing {
             let _infallible = key.secret.fmt(&mut list);
         }
         SecretString::from(list)
+    }
+
+    /// The place, from 1, of the first key that has a pattern ([`is_guessable`]). A ring of such keys works: tests have some.
+    pub fn guessable_key(&self) -> Option<usize> {
+        (1..).zip(self.iter()).find(|(_, key)| is_guessable(key.secret.as_bytes())).map(|(place, _)| place)
     }
 
     /// The ids (`k4.lid.…`) of the keys, the sealing one first. They may be shown.

@@ -1,5 +1,7 @@
 //! What every answer has, and what is answered when nothing fits.
 
+use std::sync::Arc;
+
 use serde_json::json;
 
 use crate::support::{BASE, CALLBACK_SECRET, Gateway, Request};
@@ -140,6 +142,40 @@ async fn health_says_that_the_process_runs_and_the_store_answers() {
         gateway.send(Request::new("GET", "/health/ready")).await.expect(200).body,
         r#"{"status":"ready"}"#
     );
+}
+
+/// Says what it was told to say.
+struct Says(bool);
+
+#[async_trait::async_trait]
+impl pix_http::Readiness for Says {
+    async fn is_ready(&self) -> bool {
+        self.0
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_knows_says_whether_it_is_ready() {
+    for (ready, status, body) in
+        [(true, 200, r#"{"status":"ready"}"#), (false, 503, r#"{"status":"unavailable"}"#)]
+    {
+        let knows = move |config: &mut pix_http::HttpConfig| config.readiness = Some(Arc::new(Says(ready)));
+        let gateway = Gateway::with(knows, None).await;
+        assert_eq!(gateway.send(Request::new("GET", "/health/ready")).await.expect(status).body, body);
+        gateway.send(Request::new("GET", "/health/live")).await.expect(200);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn told_to_stop_it_is_not_ready_and_requests_are_still_taken() {
+    let stopping = pix_http::Stopping::default();
+    let told = stopping.clone();
+    let gateway = Gateway::with(move |config| config.stopping = told, None).await;
+    let ready = || gateway.send(Request::new("GET", "/health/ready"));
+    ready().await.expect(200);
+    stopping.begin();
+    assert_eq!(ready().await.expect(503).body, r#"{"status":"unavailable"}"#);
+    gateway.send(Request::new("GET", "/health/live")).await.expect(200);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,6 +19,7 @@ use super::pool::{Conn, Connections, answer_timeout};
 use super::statement::{Code, Statement};
 use super::{PgOptions, PgStore};
 use crate::codec::DbId;
+use crate::vitals::PoolUse;
 
 /// How many times a transition is tried when others are in its way.
 const MAX_ATTEMPTS: u32 = 10;
@@ -70,6 +71,11 @@ impl Applier {
     /// A connection of the pool.
     pub async fn connection(&self) -> Result<Conn, StoreError> {
         self.connections.get().await
+    }
+
+    /// How the pool is used.
+    pub fn pool_use(&self) -> PoolUse {
+        self.connections.pool_use()
     }
 
     /// A transition with a number of its own; refused when its shape is wrong.

@@ -24,6 +24,8 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, interval, timeout};
 use tokio_postgres::{Config, NoTls};
 
+use crate::vitals::PoolUse;
+
 /// A connection out of a pool.
 pub type Conn = Object<Manager>;
 
@@ -188,6 +190,11 @@ impl Connections {
                 other => other.to_string(),
             })
         })
+    }
+
+    /// How it is used.
+    pub fn pool_use(&self) -> PoolUse {
+        PoolUse::of(self.purpose.as_str(), &self.pool.status())
     }
 
     /// Closes every connection that is not in use: they lead to a server that is no longer the right one.

@@ -18,6 +18,7 @@ use tokio::runtime::Handle;
 
 use super::writer::Health;
 use super::{SqliteOptions, connection};
+use crate::vitals::PoolUse;
 
 type ReadConnection = SyncConnectionWrapper<SqliteConnection>;
 
@@ -61,6 +62,11 @@ impl Reader {
             .build()
             .map_err(|error| error.to_string())?;
         Ok(Self { pool, runtime, health })
+    }
+
+    /// How the pool is used.
+    pub fn pool_use(&self) -> PoolUse {
+        PoolUse::of("reads", &self.pool.status())
     }
 
     /// Runs `work` on a connection of the pool.

@@ -18,6 +18,7 @@ use tokio::sync::mpsc::error::{SendTimeoutError, TrySendError};
 use tokio::sync::{mpsc, oneshot};
 
 use super::error::{Problem, is_io, is_passing};
+use crate::vitals::PoolUse;
 
 /// How many commands may wait.
 pub const QUEUE_CAPACITY: usize = 1_024;
@@ -126,6 +127,12 @@ impl Writer {
         let thread = Thread { waiting, conn: Some(first), connect, commit, health: health.clone() };
         std::thread::Builder::new().name("pix-sqlite-writer".to_owned()).spawn(move || thread.run())?;
         Ok(Self { queue, health, queue_wait })
+    }
+
+    /// How the queue is used: what is handed over and not begun waits. It has one connection, which is never idle.
+    pub fn queue_use(&self) -> PoolUse {
+        let waiting = QUEUE_CAPACITY.saturating_sub(self.queue.capacity());
+        PoolUse { pool: "writer", used: 0, idle: 0, max: 0, waiting }
     }
 
     /// Hands `work` over and waits for its answer.

@@ -1,0 +1,321 @@
+//! The store: that it is there, keeps what it is told, has a schema that is known; its clock; what waits in it.
+
+use std::time::Duration;
+
+use pix_domain::error::StoreError;
+use pix_domain::time::{Clock, Timestamp};
+use pix_persistence::{Overdue, postgres, sqlite};
+
+use super::Check;
+use crate::audited::Audited;
+use crate::commands::rfc3339;
+use crate::config::{Config, Database};
+use crate::meters::lag;
+use crate::store::Store;
+use crate::system::SystemClock;
+
+/// The fact that is written to see that it is kept.
+const FACT: &str = "doctor";
+/// Nodes compare times that other nodes wrote: more apart than this is seen.
+const APART: Duration = Duration::from_secs(1);
+/// More than this, and what is decided by time is decided wrongly.
+const TOO_FAR_APART: Duration = Duration::from_secs(30);
+/// What is due for longer is late…
+const LATE: Duration = Duration::from_mins(1);
+/// …and for longer than this, nobody works.
+const TOO_LATE: Duration = Duration::from_mins(10);
+/// How old an audit may be.
+const AUDIT_HOLDS: Duration = Duration::from_hours(25);
+
+/// What is asked of the database, in the order in which one rests on the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    Reached,
+    Durable,
+    Schema,
+}
+
+impl Step {
+    const ALL: [Self; 3] = [Self::Reached, Self::Durable, Self::Schema];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Reached => "database",
+            Self::Durable => "durability",
+            Self::Schema => "schema",
+        }
+    }
+}
+
+/// Everything about the store.
+pub async fn look(config: &Config) -> Vec<Check> {
+    if let Database::Sqlite { path, .. } = &config.database
+        && !path.exists()
+        && config.migrate_on_start
+    {
+        let none = format!("there is no database at {} yet; `serve` makes it", path.display());
+        return vec![Check::skipped(Step::Reached.name(), none)];
+    }
+    // Looking must not change the schema.
+    let as_it_is = Config { migrate_on_start: false, ..config.clone() };
+    let store = match Store::open_existing(&as_it_is).await {
+        Ok(store) => store,
+        Err(error) => return refused(config, &error),
+    };
+    let now = SystemClock.now();
+    let mut checks = vec![
+        Check::ok(Step::Reached.name(), whereabouts(config)),
+        durable(config, &store, now).await,
+        Check::ok(Step::Schema.name(), format!("up to date, {}", store.vitals.schema_version())),
+        clock(&store).await,
+    ];
+    checks.extend(waiting(&store, now).await);
+    checks.push(uncertain(&store).await);
+    checks.push(audit(Audited::last(&store).await, now));
+    checks
+}
+
+/// What a store that can't be opened says of each step: those before are well, and those after can't be told.
+fn refused(config: &Config, error: &anyhow::Error) -> Vec<Check> {
+    let (step, pending) = failed_step(error);
+    let told = |each: Step| {
+        if each < step {
+            return Check::ok(each.name(), "well");
+        }
+        if each > step {
+            return Check::skipped(each.name(), format!("the check \"{}\" has failed", step.name()));
+        }
+        if pending && config.migrate_on_start {
+            let remedy =
+                "back it up; the next start of `serve`, or `pix-gateway migrate`, brings it up to date";
+            return Check::warning(each.name(), format!("{error:#}"), remedy);
+        }
+        let remedy = match step {
+            Step::Reached => {
+                "make what is named reachable and correct DATABASE_URL; `pix-gateway config show` says where it comes from"
+            }
+            Step::Durable => "do what the sentence says before any money is kept there",
+            Step::Schema => "run the program that the schema is of, or `pix-gateway migrate` after a backup",
+        };
+        Check::failed(each.name(), format!("{error:#}"), remedy)
+    };
+    Step::ALL.into_iter().map(told).collect()
+}
+
+/// Which step a refusal is about, and whether it is that migrations are pending.
+fn failed_step(error: &anyhow::Error) -> (Step, bool) {
+    use postgres::OpenError as Pg;
+    use sqlite::OpenError as Lite;
+    let step = match (error.downcast_ref::<Pg>(), error.downcast_ref::<Lite>()) {
+        (Some(Pg::Pending { .. }), _) | (_, Some(Lite::Pending { .. })) => return (Step::Schema, true),
+        (Some(Pg::Foreign(_) | Pg::Newer { .. }), _) | (_, Some(Lite::Foreign(_) | Lite::Newer { .. })) => {
+            Step::Schema
+        }
+        (
+            Some(
+                Pg::TooOld { .. }
+                | Pg::NotUtf8 { .. }
+                | Pg::Standby(_)
+                | Pg::ReadOnly(_)
+                | Pg::NotDurable { .. },
+            ),
+            _,
+        )
+        | (_, Some(Lite::ReadOnly(_))) => Step::Durable,
+        _ => Step::Reached,
+    };
+    (step, false)
+}
+
+fn whereabouts(config: &Config) -> String {
+    match &config.database {
+        Database::Sqlite { path, .. } => format!("the file {} can be opened", path.display()),
+        Database::Postgres { .. } => "PostgreSQL can be reached".to_owned(),
+    }
+}
+
+/// That commits are flushed was seen when the store was opened; here one is made.
+async fn durable(config: &Config, store: &Store, now: Timestamp) -> Check {
+    const NAME: &str = Step::Durable.name();
+    let how = match config.database {
+        Database::Sqlite { .. } => "synchronous=FULL",
+        Database::Postgres { .. } => {
+            "fsync, full_page_writes and synchronous_commit are on, and it is no standby"
+        }
+    };
+    match store.facts.keep_fact(FACT, now.micros().to_string()).await {
+        Ok(()) => Check::ok(NAME, format!("{how}; a row was written and kept")),
+        Err(error) => Check::failed(
+            NAME,
+            format!("a row could not be kept: {error}"),
+            "look whether the disk is full or broken, and whether the database takes writes",
+        ),
+    }
+}
+
+async fn clock(store: &Store) -> Check {
+    const NAME: &str = "clock";
+    let before = SystemClock.now();
+    let theirs = store.vitals.clock().await;
+    let after = SystemClock.now();
+    match theirs {
+        Ok(None) => Check::skipped(NAME, "the database is on this machine"),
+        Ok(Some(theirs)) => apart(NAME, before, theirs, after),
+        Err(error) => unanswered(NAME, &error),
+    }
+}
+
+/// How far their clock is from ours, if they looked at it between those two times.
+fn apart(name: &'static str, before: Timestamp, theirs: Timestamp, after: Timestamp) -> Check {
+    // `since` is zero for what is earlier.
+    let span = before.since(theirs).max(theirs.since(after));
+    let found = format!("this machine's clock and the database's are {} ms apart", span.as_millis());
+    let remedy = "keep the clocks of all nodes and of the database together, by NTP";
+    if span <= APART {
+        Check::ok(name, found)
+    } else if span <= TOO_FAR_APART {
+        Check::warning(name, found, remedy)
+    } else {
+        Check::failed(name, found, remedy)
+    }
+}
+
+async fn waiting(store: &Store, now: Timestamp) -> Vec<Check> {
+    match store.vitals.vitals(now).await {
+        Ok(vitals) => vec![
+            late("reconciler", "follow-ups", vitals.follow_ups, now),
+            late("callbacks", "callbacks of the provider", vitals.callbacks, now),
+            late("relay", "postbacks", vitals.deliveries, now),
+        ],
+        Err(error) => vec![unanswered("reconciler", &error)],
+    }
+}
+
+/// What is due is taken up within seconds, if somebody works.
+fn late(name: &'static str, what: &str, overdue: Overdue, now: Timestamp) -> Check {
+    let seconds = lag(overdue, now);
+    let found = format!("{} {what} are due, the oldest for {seconds} s", overdue.count);
+    let remedy = "start `pix-gateway serve` or `work`; if one runs, look at its log and at pix_worker_alive, and raise PIX_RECONCILER_PER_SECOND, PIX_POSTBACK_AT_ONCE or the number of nodes";
+    if seconds <= LATE.as_secs() {
+        Check::ok(name, found)
+    } else if seconds <= TOO_LATE.as_secs() {
+        Check::warning(name, found, remedy)
+    } else {
+        Check::failed(name, found, remedy)
+    }
+}
+
+async fn uncertain(store: &Store) -> Check {
+    const NAME: &str = "uncertain money";
+    let open = match store.records.follow_ups.open_movements().await {
+        Ok(open) => open,
+        Err(error) => return unanswered(NAME, &error),
+    };
+    let count = |state: &str| -> u64 {
+        open.iter().filter(|open| open.state == state).fold(0, |sum, open| sum.saturating_add(open.count))
+    };
+    let (uncertain, review) = (count("uncertain"), count("needs_review"));
+    let found = format!("{uncertain} movements are uncertain, {review} wait for a decision");
+    if review > 0 {
+        Check::warning(
+            NAME,
+            found,
+            "see `pix-gateway uncertain`, and \"Decide by hand\" in docs/OPERATIONS.md",
+        )
+    } else {
+        Check::ok(NAME, found)
+    }
+}
+
+fn audit(last: Result<Option<Audited>, StoreError>, now: Timestamp) -> Check {
+    const NAME: &str = "audit";
+    match last {
+        Err(error) => unanswered(NAME, &error),
+        Ok(None) => {
+            Check::warning(NAME, "no audit has run", "run `pix-gateway audit`, and have it run each night")
+        }
+        Ok(Some(audited)) if !audited.clean => Check::failed(
+            NAME,
+            format!("the books were wrong in {} places at {}", audited.differences, rfc3339(audited.at)),
+            "run `pix-gateway audit` and find out why before anything else",
+        ),
+        Ok(Some(audited)) => {
+            let found = format!("the books were right at {}", rfc3339(audited.at));
+            if now.since(audited.at) <= AUDIT_HOLDS {
+                Check::ok(NAME, found)
+            } else {
+                Check::warning(NAME, found, "run `pix-gateway audit`, and have it run each night")
+            }
+        }
+    }
+}
+
+fn unanswered(name: &'static str, error: &StoreError) -> Check {
+    Check::failed(
+        name,
+        format!("the database did not say: {error}"),
+        "look at the database, and run this again",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::doctor::Status;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_micros(seconds * 1_000_000)
+    }
+
+    #[test]
+    fn a_refusal_belongs_to_its_step() {
+        use postgres::OpenError as Pg;
+        let (server, database) = (|| "db:5432".to_owned(), || "pix".to_owned());
+        for (error, expected) in [
+            (Pg::NotListening(server()), (Step::Reached, false)),
+            (Pg::WrongPassword { server: server(), role: "pix".into() }, (Step::Reached, false)),
+            (Pg::Standby(server()), (Step::Durable, false)),
+            (Pg::NotDurable { database: database(), setting: "fsync".into() }, (Step::Durable, false)),
+            (Pg::Newer { database: database(), version: "9".into() }, (Step::Schema, false)),
+            (Pg::Pending { database: database(), migrations: vec![] }, (Step::Schema, true)),
+        ] {
+            assert_eq!(failed_step(&error.into()), expected);
+        }
+        let pending = sqlite::OpenError::Pending { path: "pix.db".into(), migrations: vec![] };
+        let with_context = anyhow::Error::from(pending).context("run `pix-gateway migrate` first");
+        assert_eq!(failed_step(&with_context), (Step::Schema, true));
+        let gone = anyhow::anyhow!("there is no database");
+        assert_eq!(failed_step(&gone), (Step::Reached, false));
+    }
+
+    #[test]
+    fn clocks_are_compared_within_the_time_of_the_question() {
+        let status = |theirs| apart("clock", at(100), at(theirs), at(102)).status;
+        assert_eq!([99, 100, 101, 102, 103].map(status), [Status::Ok; 5]);
+        assert_eq!([98, 104, 70].map(status), [Status::Warning; 3]);
+        assert_eq!([69, 133].map(status), [Status::Failed; 2]);
+    }
+
+    #[test]
+    fn what_is_due_for_long_is_late() {
+        let status = |seconds: i64| {
+            let overdue = Overdue { count: 1, since: Some(at(1_000 - seconds)) };
+            late("relay", "postbacks", overdue, at(1_000)).status
+        };
+        assert_eq!(
+            [0, 60, 61, 600, 601].map(status),
+            [Status::Ok, Status::Ok, Status::Warning, Status::Warning, Status::Failed]
+        );
+        assert_eq!(late("relay", "postbacks", Overdue::default(), at(1)).status, Status::Ok);
+    }
+
+    #[test]
+    fn an_audit_must_be_clean_and_not_old() {
+        let audited = |clean, at| Ok(Some(Audited { at, clean, differences: u64::from(!clean) }));
+        let status = |last| audit(last, at(100_000)).status;
+        assert_eq!(status(Ok(None)), Status::Warning);
+        assert_eq!(status(audited(true, at(99_000))), Status::Ok);
+        assert_eq!(status(audited(true, at(9_999))), Status::Warning);
+        assert_eq!(status(audited(false, at(99_000))), Status::Failed);
+    }
+}

@@ -1,0 +1,157 @@
+//! What operators are told of the store.
+
+use diesel::pg::Pg;
+use diesel::prelude::{ExpressionMethods, QueryDsl, QueryResult};
+use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
+use diesel::sql_types::{BigInt, Nullable};
+use diesel_async::RunQueryDsl;
+use pix_domain::error::StoreError;
+use pix_domain::time::Timestamp;
+
+use super::PgStore;
+use super::error::Of;
+use crate::codec::{self, DbTime, Instant};
+use crate::schema::facts;
+use crate::vitals::{MAX_COUNTED, Overdue, PoolUse, Vitals};
+
+/// The name of no fact: see [`PgStore::check_writable`].
+const NO_FACT: &str = "nothing";
+
+/// Everything of [`Vitals`] at a time.
+#[derive(Debug, Clone, Copy)]
+struct Ask {
+    now: DbTime,
+    limit: i64,
+}
+
+/// The three sums; and of follow-ups, callbacks and deliveries how many are overdue and since when.
+type Asked = (i64, i64, i64, i64, Option<DbTime>, i64, Option<DbTime>, i64, Option<DbTime>);
+
+impl Ask {
+    /// Those of `table` whose time has come. In the order of an index where there is one of the time alone.
+    fn due<'b>(
+        &'b self,
+        out: &mut AstPass<'_, 'b, Pg>,
+        table: &str,
+        column: &str,
+        in_order: bool,
+    ) -> QueryResult<()> {
+        out.push_sql(&format!("(SELECT {column} AS due FROM {table} WHERE {column} <= "));
+        out.push_bind_param::<Instant, _>(&self.now)?;
+        if in_order {
+            out.push_sql(&format!(" ORDER BY {column}"));
+        }
+        out.push_sql(" LIMIT ");
+        out.push_bind_param::<BigInt, _>(&self.limit)?;
+        out.push_sql(")");
+        Ok(())
+    }
+}
+
+impl QueryFragment<Pg> for Ask {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        out.push_sql("SELECT w.*, f.*, c.*, d.* FROM (SELECT ");
+        for (comma, column) in [("", "available_cents"), (", ", "held_cents"), (", ", "owed_cents")] {
+            // A sum of bigint is numeric: it is more than fits at worst, and never an error.
+            out.push_sql(&format!(
+                "{comma}coalesce(least(sum({column}::numeric), 9223372036854775807), 0)::bigint AS {column}"
+            ));
+        }
+        out.push_sql(" FROM wallets) w, (SELECT count(*), min(due) FROM (");
+        self.due(&mut out, "charges", "follow_up_at", true)?;
+        out.push_sql(" UNION ALL ");
+        self.due(&mut out, "withdrawals", "follow_up_at", true)?;
+        out.push_sql(" UNION ALL ");
+        self.due(&mut out, "refunds", "follow_up_at", true)?;
+        out.push_sql(") followed) f, (SELECT count(*), min(due) FROM ");
+        self.due(&mut out, "callbacks", "due_at", true)?;
+        out.push_sql(" called) c, (SELECT count(*), min(due) FROM ");
+        self.due(&mut out, "deliveries", "due_at", false)?;
+        out.push_sql(" delivered) d");
+        Ok(())
+    }
+}
+
+impl QueryId for Ask {
+    type QueryId = Self;
+
+    const HAS_STATIC_QUERY_ID: bool = true;
+}
+
+impl Query for Ask {
+    type SqlType = (
+        BigInt,
+        BigInt,
+        BigInt,
+        BigInt,
+        Nullable<Instant>,
+        BigInt,
+        Nullable<Instant>,
+        BigInt,
+        Nullable<Instant>,
+    );
+}
+
+/// The server's time, in microseconds since 1970.
+#[derive(Debug, Clone, Copy)]
+struct AskTime;
+
+impl QueryFragment<Pg> for AskTime {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        out.push_sql("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint");
+        Ok(())
+    }
+}
+
+impl QueryId for AskTime {
+    type QueryId = Self;
+
+    const HAS_STATIC_QUERY_ID: bool = true;
+}
+
+impl Query for AskTime {
+    type SqlType = Instant;
+}
+
+fn overdue(count: i64, since: Option<DbTime>) -> Result<Overdue, StoreError> {
+    Ok(Overdue { count: codec::quantity("count", count)?, since: since.map(|at| at.0) })
+}
+
+impl PgStore {
+    /// How the database is at `now`, from one view.
+    pub async fn vitals(&self, now: Timestamp) -> Result<Vitals, StoreError> {
+        let mut conn = self.reads().await?;
+        let ask = Ask { now: DbTime(now), limit: MAX_COUNTED.into() };
+        let row: Asked = ask.get_result(&mut conn).await.of("vitals")?;
+        let (available, held, owed, follow_ups, followed, callbacks, called, deliveries, delivered) = row;
+        Ok(Vitals {
+            available_cents: codec::quantity("wallets.available_cents", available)?,
+            held_cents: codec::quantity("wallets.held_cents", held)?,
+            owed_cents: codec::quantity("wallets.owed_cents", owed)?,
+            follow_ups: overdue(follow_ups, followed)?,
+            callbacks: overdue(callbacks, called)?,
+            deliveries: overdue(deliveries, delivered)?,
+        })
+    }
+
+    /// Whether the server takes writes, on a connection for money: an update of no row, which writes nothing, and which a
+    /// standby or a server that was told to be read-only refuses.
+    pub async fn check_writable(&self) -> Result<(), StoreError> {
+        let mut conn = self.writes().await?;
+        let none = diesel::update(facts::table.find(NO_FACT)).set(facts::value.eq(""));
+        none.execute(&mut conn).await.of("facts").map_err(super::error::DbError::of_write)?;
+        Ok(())
+    }
+
+    /// The server's time.
+    pub async fn clock(&self) -> Result<Timestamp, StoreError> {
+        let mut conn = self.reads().await?;
+        let time: DbTime = AskTime.get_result(&mut conn).await.of("the server's clock")?;
+        Ok(time.0)
+    }
+
+    /// How the pools are used.
+    pub fn pools(&self) -> Vec<PoolUse> {
+        vec![self.applier.pool_use(), self.reads.pool_use(), self.workers.pool_use()]
+    }
+}

@@ -1,0 +1,147 @@
+//! `pix-gateway doctor`, with everything well and with one thing broken at a time.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by a panic, in its helpers too"
+)]
+
+use std::os::unix::fs::PermissionsExt;
+
+use pix_tests::{Database, Gateway, Port, on_either_store};
+use serde_json::Value;
+
+on_either_store!(a_well_node_is_said_to_be_well, each_thing_that_is_broken_is_named_with_what_to_do);
+
+/// Settings, the check that fails with them, and what its remedy names.
+type Broken<'a> = (&'a [(&'a str, &'a str)], &'a str, &'a str);
+
+/// What the doctor says: whether it ended well, and all that it wrote.
+fn doctor(gateway: &Gateway, environment: &[(&str, &str)]) -> (bool, Value) {
+    let mut command = gateway.command(&["doctor", "--json"]);
+    let output = command.envs(environment.iter().copied()).output().unwrap();
+    let told = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(!told.contains("hunter2"), "{told}");
+    let told: Value = serde_json::from_str(&told).unwrap_or_else(|_| panic!("{told}"));
+    assert_eq!(told["ok"], output.status.success());
+    (output.status.success(), told)
+}
+
+fn check<'a>(told: &'a Value, name: &str) -> &'a Value {
+    let all = told["checks"].as_array().unwrap();
+    all.iter().find(|check| check["name"] == name).unwrap_or_else(|| panic!("no {name} in {told}"))
+}
+
+async fn a_well_node_is_said_to_be_well(database: Database) {
+    let gateway = Gateway::start(database, &[]).unwrap();
+    gateway.audit().unwrap();
+    let simulator = gateway.simulator.clone();
+    let provider = [
+        ("PIX_PROVIDER_URL", simulator.as_str()),
+        ("PIX_PROVIDER_CLIENT_SECRET", "simulator-secret"),
+        ("PIX_PUBLIC_URL", gateway.url.as_str()),
+    ];
+    let (good, told) = doctor(&gateway, &provider);
+    assert!(good, "{told}");
+    for name in [
+        "configuration",
+        "database",
+        "durability",
+        "schema",
+        "reconciler",
+        "callbacks",
+        "relay",
+        "uncertain money",
+        "audit",
+        "keys",
+        "provider",
+        "public url",
+    ] {
+        assert_eq!(check(&told, name)["status"], "ok", "{told}");
+    }
+    let clock = if database == Database::Sqlite { "skipped" } else { "ok" };
+    assert_eq!(check(&told, "clock")["status"], clock, "{told}");
+    let (good, told) = doctor(&gateway, &[]);
+    assert!(good && check(&told, "provider")["status"] == "skipped", "{told}");
+}
+
+async fn each_thing_that_is_broken_is_named_with_what_to_do(database: Database) {
+    let gateway = Gateway::start(database, &[]).unwrap();
+    let nobody = Port::reserve().unwrap();
+    let nowhere = format!("http://127.0.0.1:{}", nobody.number());
+    let database_nowhere = format!("postgres://pix:hunter2@127.0.0.1:{}/pix", nobody.number());
+    let simulator = gateway.simulator.clone();
+    let broken: [Broken<'_>; 5] = [
+        (
+            &[("PIX_PROVIDER_URL", nowhere.as_str()), ("PIX_PROVIDER_CLIENT_SECRET", "hunter2")],
+            "provider",
+            "PIX_PROVIDER_URL",
+        ),
+        (
+            &[("PIX_PROVIDER_URL", simulator.as_str()), ("PIX_PROVIDER_CLIENT_SECRET", "hunter2")],
+            "provider",
+            "PIX_PROVIDER_CLIENT_SECRET",
+        ),
+        (&[("DATABASE_URL", database_nowhere.as_str())], "database", "DATABASE_URL"),
+        (&[("PIX_TOKEN_KEYS", "hunter2")], "configuration", "config check"),
+        (&[("PIX_POSTBACK_KEYS", "hunter2")], "configuration", "config check"),
+    ];
+    for (environment, name, remedy) in broken {
+        let (good, told) = doctor(&gateway, environment);
+        let found = check(&told, name);
+        assert!(!good && found["status"] == "failed", "{name}: {told}");
+        assert!(found["remedy"].as_str().unwrap().contains(remedy), "{found}");
+    }
+    let (good, told) = doctor(&gateway, &[("PIX_PUBLIC_URL", &nowhere)]);
+    assert!(good && check(&told, "public url")["status"] == "warning", "no real provider calls back: {told}");
+    let (good, told) = doctor(&gateway, &[("DATABASE_URL", &database_nowhere)]);
+    assert!(!good && check(&told, "schema")["status"] == "skipped", "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_others_can_read_or_that_takes_no_writes_is_told() {
+    let mut gateway = Gateway::start(Database::Sqlite, &[]).unwrap();
+    assert_eq!(gateway.terminate().unwrap(), Some(0));
+    let (path, keys) = (gateway.folder().join("pix.db"), gateway.folder().join("pix.db.keys"));
+    let set_mode = |path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    set_mode(&path, 0o644);
+    let (good, told) = doctor(&gateway, &[]);
+    assert!(good && check(&told, "file permissions")["status"] == "warning", "{told}");
+    set_mode(&path, 0o600);
+    set_mode(&keys, 0o644);
+    let (good, told) = doctor(&gateway, &[]);
+    assert!(!good && check(&told, "keys")["status"] == "failed", "{told}");
+    set_mode(&keys, 0o600);
+    set_mode(&path, 0o400);
+    let (good, told) = doctor(&gateway, &[]);
+    assert!(!good && check(&told, "durability")["status"] == "failed", "{told}");
+    set_mode(&path, 0o600);
+    std::fs::write(&path, "nothing of the kind").unwrap();
+    let (good, told) = doctor(&gateway, &[]);
+    assert!(!good && check(&told, "database")["status"] == "failed", "{told}");
+    let elsewhere = format!("sqlite://{}", gateway.folder().join("new.db").display());
+    let (_, told) = doctor(&gateway, &[("DATABASE_URL", &elsewhere)]);
+    assert_eq!(check(&told, "database")["status"], "skipped", "{told}");
+    assert!(!gateway.folder().join("new.db").exists(), "looking makes nothing");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_forgets_or_takes_no_writes_or_a_schema_that_is_not_known_is_told() {
+    let gateway = Gateway::start(Database::Postgres, &[]).unwrap();
+    let name = gateway.database_name().unwrap();
+    let server = pix_pg_server::shared().unwrap();
+    let alter = |what: &str| server.psql("postgres", &format!("ALTER DATABASE {name} {what}")).unwrap();
+    for setting in ["synchronous_commit = off", "default_transaction_read_only = on"] {
+        alter(&format!("SET {setting}"));
+        let (good, told) = doctor(&gateway, &[]);
+        assert!(!good && check(&told, "durability")["status"] == "failed", "{setting}: {told}");
+        assert_eq!(check(&told, "database")["status"], "ok", "{told}");
+        alter(&format!("RESET {}", setting.split(' ').next().unwrap()));
+    }
+    assert!(doctor(&gateway, &[]).0);
+    let newer = "INSERT INTO __diesel_schema_migrations (version) VALUES ('99991231000000')";
+    server.psql(&name, newer).unwrap();
+    let (good, told) = doctor(&gateway, &[]);
+    assert!(!good && check(&told, "schema")["status"] == "failed", "{told}");
+    assert!(check(&told, "schema")["found"].as_str().unwrap().contains("newer pix-gateway"), "{told}");
+}
