@@ -6,7 +6,7 @@ use pix_domain::error::{ApplyError, ServiceError, UniqueKey};
 use pix_domain::evidence::{EvidenceKind, Proof};
 use pix_domain::ids::IntegratorId;
 use pix_domain::ports::DEFAULT_DUPLICATE_WINDOW;
-use pix_domain::transition::{Transition, Twin};
+use pix_domain::transition::{MAX_TWINS, Transition, Twin};
 use pix_domain::withdrawals::Withdrawal;
 use pix_domain::withdrawals::service::{CreateWithdrawal, QuoteVerdict};
 use uuid::Uuid;
@@ -159,6 +159,22 @@ pub async fn an_uncertain_twin_is_not_hidden_by_a_later_one(harness: &mut dyn St
         refused(&services, command(integrator_id), &unknown).await;
     }
     assert_eq!(services.provider.total_sends(), 3);
+}
+
+/// Nor by as many later ones as a key can name and more, each with a handle of its own.
+pub async fn an_uncertain_twin_is_not_hidden_by_any_number_of_later_ones(harness: &mut dyn StoreHarness) {
+    let services = guarded(harness);
+    let integrator_id = services.funded(1_000_000).await;
+    services.provider.answers_next(Answer::LostRequest);
+    let unknown = create(&services, command(integrator_id)).await;
+    for number in 0..MAX_TWINS + 8 {
+        services.provider.answers_next(Answer::Complete);
+        let external_id = Some(name(&format!("alike {number}")));
+        create(&services, CreateWithdrawal { external_id, ..command(integrator_id) }).await;
+        services.wait(Duration::from_secs(10));
+    }
+    services.wait(DEFAULT_DUPLICATE_WINDOW);
+    refused(&services, command(integrator_id), &unknown).await;
 }
 
 /// A key is taken from whom it was expected, or not at all; and never by a refused transition.
