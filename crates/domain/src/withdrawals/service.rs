@@ -318,9 +318,10 @@ impl WithdrawalService {
         let store = &self.ports.stores.limits;
         let policy = store.policy(integrator_id).await?;
         let windows = Windows::at(self.ports.clock.now()).narrowed_to(&policy);
-        let sent = match policy.counts_others(&windows) {
-            true => store.sent(integrator_id, &windows).await?,
-            false => limits::Sent::default(),
+        let sent = if policy.counts_others(&windows) {
+            store.sent(integrator_id, &windows).await?
+        } else {
+            limits::Sent::default()
         };
         let standings = limits::standings(&policy, &windows, sent, None);
         Ok((policy, standings))
@@ -335,13 +336,15 @@ impl WithdrawalService {
     ) -> Result<Vec<Standing>, ServiceError> {
         let (store, owner) = (&self.ports.stores.limits, command.integrator_id);
         let windows = Windows::at(now).narrowed_to(policy);
-        let sent = match policy.counts_others(&windows) {
-            true => store.sent(owner, &windows).await?,
-            false => limits::Sent::default(),
+        let sent = if policy.counts_others(&windows) {
+            store.sent(owner, &windows).await?
+        } else {
+            limits::Sent::default()
         };
-        let sent_to = match policy.names_payees(&windows) {
-            true => Some(store.sent_to(owner, &windows, &command.payee.key).await?),
-            false => None,
+        let sent_to = if policy.names_payees(&windows) {
+            Some(store.sent_to(owner, &windows, &command.payee.key).await?)
+        } else {
+            None
         };
         Ok(limits::standings(policy, &windows, sent, sent_to))
     }
@@ -349,10 +352,10 @@ impl WithdrawalService {
     /// The request's turn, when other withdrawals count against a limit of the integrator's.
     async fn enter_lane(&self, owner: IntegratorId) -> Result<Option<impl Drop + use<>>, ServiceError> {
         let policy = self.ports.stores.limits.policy(owner).await?;
-        match policy.counts_others(&Windows::at(self.ports.clock.now())) {
-            true => Ok(Some(self.lanes.enter(owner).await)),
-            false => Ok(None),
+        if policy.counts_others(&Windows::at(self.ports.clock.now())) {
+            return Ok(Some(self.lanes.enter(owner).await));
         }
+        Ok(None)
     }
 
     /// What the request takes of the key that orders the withdrawals of an integrator under limits; nothing where others don't
@@ -365,13 +368,12 @@ impl WithdrawalService {
     ) -> Result<Option<Twin>, ServiceError> {
         let (stores, owner) = (&self.ports.stores, command.integrator_id);
         let policy = stores.limits.policy(owner).await?;
-        let place = match policy.counts_others(&Windows::at(now)) {
+        let place = if policy.counts_others(&Windows::at(now)) {
             // The key before what counts: whatever comes in between makes the key another.
-            true => {
-                let newest = stores.lookups.find_twins(owner, limits::lane()).await?.first().copied();
-                Some(limits::place(id, newest))
-            }
-            false => None,
+            let newest = stores.lookups.find_twins(owner, limits::lane()).await?.first().copied();
+            Some(limits::place(id, newest))
+        } else {
+            None
         };
         match limits::passed(&self.limits_for(&policy, command, now).await?, command.amount) {
             Some(standing) => Err(ServiceError::LimitExceeded(Box::new(standing))),
