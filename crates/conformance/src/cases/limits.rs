@@ -6,7 +6,7 @@ use pix_domain::charges::Failure;
 use pix_domain::error::{ApplyError, ServiceError, StoreError, UniqueKey};
 use pix_domain::ids::IntegratorId;
 use pix_domain::limits::{
-    HOUR, LimitKind, LimitPolicy, Most, NEW_PAYEE_FOR, RAISE_AFTER, Sent, SentTo, Windows,
+    HOUR, LimitKind, LimitPolicy, Most, NEW_PAYEE_FOR, RAISE_AFTER, Sent, SentTo, Standing, Windows,
 };
 use pix_domain::party::{PixKey, PixKeyType};
 use pix_domain::ports::Outcome;
@@ -20,6 +20,7 @@ use super::races::{CROWD, all_at_once};
 use crate::builders::{cents, name, next, payee, report, withdrawal_command};
 use crate::{Services, StoreHarness, services};
 
+#[expect(clippy::unnecessary_wraps, reason = "as a limit is set")]
 fn most(kind: LimitKind, value: i64) -> Option<Most> {
     Some(Most::new(kind, value).expect("a possible limit"))
 }
@@ -315,7 +316,7 @@ pub async fn a_quote_takes_nothing_of_a_limit(harness: &mut dyn StoreHarness) {
     let made = services.withdrawals.create(command).await.expect("a withdrawal").into_inner();
     assert_eq!(lane().await, Ok(vec![made.id.0]), "each takes the key that puts them in order");
     let quote = services.withdrawals.quote(&withdrawal_command(owner, 1)).await.expect("a quote");
-    let left: Vec<_> = quote.limits.iter().map(|limit| limit.left()).collect();
+    let left: Vec<_> = quote.limits.iter().map(Standing::left).collect();
     assert_eq!(left, [Some(400), Some(0)]);
 }
 

@@ -8,6 +8,7 @@ fn at(day: i64, hour: i64, minute: i64) -> Timestamp {
     )
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "as a limit is set")]
 fn reais(kind: LimitKind, reais: i64) -> Option<Most> {
     Some(Most::new(kind, reais * 100).unwrap())
 }

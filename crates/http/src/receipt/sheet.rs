@@ -199,8 +199,8 @@ pub(crate) fn of_withdrawal(
         OutgoingState::Returned => words.returned,
         _ => return Err(ServiceError::InvalidState(NO_WITHDRAWAL)),
     };
-    let mut payee = words.party(&withdrawal.payee.party);
-    payee.push((words.key(withdrawal.payee.key.kind()), withdrawal.payee.key.masked()));
+    let mut receiver = words.party(&withdrawal.payee.party);
+    receiver.push((words.key(withdrawal.payee.key.kind()), withdrawal.payee.key.masked()));
     let back = (withdrawal.returned != Cents::ZERO).then(|| language.money(withdrawal.returned));
     let done = withdrawal.completed_at.unwrap_or(withdrawal.updated_at);
     let details = [
@@ -219,7 +219,7 @@ pub(crate) fn of_withdrawal(
         standing,
         sections: sections([
             (words.payer, payer),
-            (words.payee, payee),
+            (words.payee, receiver),
             (words.details, details.into_iter().flatten().collect()),
         ]),
         foot: foot(language, now),

@@ -21,23 +21,21 @@ pub(crate) async fn consult(mut call: TenantCall) -> Answer {
     let caller = call.caller().await?;
     let (uuid, name) = read(&call.text().await?)?;
     let transactions = call.state.services.transactions.clone();
-    let (transaction, answer) = call
-        .state
-        .run(async move {
-            let found = find(&transactions, caller.integrator_id, uuid, name).await?;
-            let resource = found.resource();
-            match transactions.consult(resource).await {
-                Ok(consulted) => Ok(consulted),
-                Err(ServiceError::ProviderUnavailable) => {
-                    Ok((found, ProviderAnswer::NotAsked(ProviderError::Unavailable(String::new()))))
-                }
-                Err(ServiceError::ProviderTimeout) => {
-                    Ok((found, ProviderAnswer::NotAsked(ProviderError::Indeterminate(String::new()))))
-                }
-                Err(error) => Err(ApiError::from(error)),
+    let (transaction, answer) = Box::pin(call.state.run(async move {
+        let found = find(&transactions, caller.integrator_id, uuid, name).await?;
+        let resource = found.resource();
+        match transactions.consult(resource).await {
+            Ok(consulted) => Ok(consulted),
+            Err(ServiceError::ProviderUnavailable) => {
+                Ok((found, ProviderAnswer::NotAsked(ProviderError::Unavailable(String::new()))))
             }
-        })
-        .await?;
+            Err(ServiceError::ProviderTimeout) => {
+                Ok((found, ProviderAnswer::NotAsked(ProviderError::Indeterminate(String::new()))))
+            }
+            Err(error) => Err(ApiError::from(error)),
+        }
+    }))
+    .await?;
     let base = &call.state.config.public_url;
     let shown = match &transaction {
         Transaction::Charge(charge) => charges::render(charge, base),

@@ -15,18 +15,16 @@ pub(crate) async fn consult(mut call: TenantCall) -> Answer {
     let pix_id = read(&text)?;
 
     let (transactions, integrator_id) = (call.state.services.transactions.clone(), caller.integrator_id);
-    let (found, answer) = call
-        .state
-        .run(async move {
-            let found = transactions.find_by_pix_id(integrator_id, &pix_id).await?;
-            match transactions.consult(found.resource()).await {
-                Err(ServiceError::ProviderUnavailable | ServiceError::ProviderTimeout) => Ok((found, None)),
-                Err(error) => Err(error),
-                Ok((transaction, ProviderAnswer::Known(body))) => Ok((transaction, Some(body))),
-                Ok((transaction, _)) => Ok((transaction, None)),
-            }
-        })
-        .await?;
+    let (found, answer) = Box::pin(call.state.run(async move {
+        let found = transactions.find_by_pix_id(integrator_id, &pix_id).await?;
+        match transactions.consult(found.resource()).await {
+            Err(ServiceError::ProviderUnavailable | ServiceError::ProviderTimeout) => Ok((found, None)),
+            Err(error) => Err(error),
+            Ok((transaction, ProviderAnswer::Known(body))) => Ok((transaction, Some(body))),
+            Ok((transaction, _)) => Ok((transaction, None)),
+        }
+    }))
+    .await?;
     let shown = transaction::wrapped(&transaction::consulted(&found));
     Ok(ok(shown.passing_on(answer.as_ref())))
 }

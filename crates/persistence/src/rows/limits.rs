@@ -104,6 +104,7 @@ pub const fn sent((day, night, late_night, hour): (i64, i64, i64, i64)) -> Sent 
     Sent { day, night, late_night, hour }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what is bound outlives the call")]
 fn walk_sum<'b, DB>(out: &mut AstPass<'_, 'b, DB>, comparison: &str, from: &'b DbTime) -> QueryResult<()>
 where
     DB: Backend + HasSqlType<Instant>,
