@@ -54,7 +54,7 @@ impl QueryFragment<Pg> for Ask {
         for (comma, column) in [("", "available_cents"), (", ", "held_cents"), (", ", "owed_cents")] {
             // A sum of bigint is numeric: it is more than fits at worst, and never an error.
             out.push_sql(&format!(
-                "{comma}coalesce(least(sum({column}::numeric), 9223372036854775807), 0)::bigint AS {column}"
+                "{comma}least(coalesce(sum({column}::numeric), 0), 9223372036854775807)::bigint AS {column}"
             ));
         }
         out.push_sql(" FROM wallets) w, (SELECT count(*), min(due) FROM (");

@@ -1,5 +1,6 @@
 //! Files, disk and limits of this machine.
 
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -92,7 +93,7 @@ fn folder(config: &Config) -> PathBuf {
 pub fn disk(config: &Config) -> Check {
     const NAME: &str = "disk";
     let folder = folder(config);
-    match rustix::fs::statvfs(&folder) {
+    match rustix::fs::statvfs(folder.as_os_str().as_bytes()) {
         Ok(found) => room(NAME, &folder, found.f_bavail.saturating_mul(found.f_frsize)),
         Err(error) => Check::skipped(NAME, format!("{} can't be looked at: {error}", folder.display())),
     }
