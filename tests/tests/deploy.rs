@@ -1,7 +1,11 @@
 //! What it is deployed with says what is true of the program: alerts, dashboard, unit, settings. `make lint-deploy` has the real
 //! `promtool` and the like read these files, and `make package-test` installs the package.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by a panic, in its helpers too")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by a panic, in its helpers too"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

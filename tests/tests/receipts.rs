@@ -1,10 +1,6 @@
 //! Receipts in a real browser: looked at, and printed.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test fails by a panic, in its helpers too"
-)]
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic, in its helpers too")]
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -617,6 +617,7 @@ pub struct Source {
 impl Source {
     /// The environment over the file, if one is given. An unknown name in the file is refused, since a misspelt
     /// setting that is silently ignored costs more than a start that is refused.
+    #[cfg(test)]
     pub fn read(
         file: Option<&Path>,
         environment: impl Iterator<Item = (String, String)>,

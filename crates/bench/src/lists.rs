@@ -152,6 +152,8 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
             }
         }
     }
-    found.into_iter().for_each(|row| bench.report.row(row));
+    for row in found {
+        bench.report.row(row);
+    }
     Ok(())
 }

@@ -43,7 +43,7 @@ struct Client {
 impl Client {
     /// One with that much money.
     async fn with(funds_cents: i64) -> Self {
-        let gateway = Gateway::start().await;
+        let gateway = Box::pin(Gateway::start()).await;
         let tenant = gateway.tenant(funds_cents).await;
         Self { gateway, tenant }
     }
@@ -83,6 +83,7 @@ fn text<'a>(told: &'a Value, name: &str) -> &'a str {
 }
 
 /// What is in `requestBody`, which some clients read; others read the same beside it.
+#[expect(clippy::needless_pass_by_value, reason = "an answer is used up by reading it")]
 fn wrapped(told: Value) -> Value {
     for (name, value) in told["requestBody"].as_object().unwrap() {
         assert_eq!(&told[name], value, "{name} differs: {told}");

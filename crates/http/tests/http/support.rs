@@ -333,7 +333,7 @@ impl Gateway {
         let stopping = config.stopping.clone();
         let listener = pix_http::listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let address = listener.local_addr().unwrap();
-        let server = pix_http::serve(config, listener, behind).await.unwrap();
+        let server = Box::pin(pix_http::serve(config, listener, behind)).await.unwrap();
         let handle = server.handle();
         tokio::spawn(server);
         let relay = Relay::new(postbacks);
