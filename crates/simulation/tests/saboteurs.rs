@@ -27,7 +27,7 @@ use pix_simulation::{Options, run};
 use uuid::Uuid;
 
 /// How many worlds a saboteur may get away with.
-const SEEDS: u64 = 3_000;
+const SEEDS: u64 = 20_000;
 
 /// Runs broken worlds until one fails for one of these reasons: what is broken has other consequences too.
 fn must_be_found(options: &Options, reasons: &[&str]) {
