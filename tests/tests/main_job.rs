@@ -275,7 +275,7 @@ fn a_start_on_postgresql_that_can_not_go_well_is_refused_with_one_sentence() {
     for applied in [1, 0] {
         let plan = gateway.command(&["migrate", "--plan", "--json"]).envs(on_empty).output().unwrap();
         let plan: serde_json::Value = serde_json::from_slice(&plan.stdout).unwrap();
-        assert!(plan["pending"][0].as_str().unwrap().ends_with("_books"), "{plan}");
+        assert_eq!(plan["pending"].as_array().unwrap().is_empty(), applied == 0, "{plan}");
         let output = gateway.command(&["migrate", "--json"]).envs(on_empty).output().unwrap();
         let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(answer["applied"].as_array().unwrap().is_empty(), applied == 0, "{answer}");

@@ -62,8 +62,11 @@ pub async fn run(config: Config, arguments: cli::Serve) -> anyhow::Result<ExitCo
 /// Starts everything: store, provider (or the simulated one), HTTP interface, workers.
 pub async fn start(config: &Config, arguments: &cli::Serve) -> anyhow::Result<Running> {
     dangers::refuse(config, arguments.demo)?;
-    let lock = lock(config)?;
+    // That of a file, before the file is touched; on a server, what is wrong with the server is said first.
+    let shared = config.database.is_shared();
+    let of_file = if shared { None } else { lock(config)? };
     let store = Store::open(config).await?.cached(config.cache_ttl);
+    let lock = if shared { lock(config)? } else { of_file };
     let keys = gateway::secrets(config)?;
     let name = config.provider.as_ref().map_or(gateway::SIMULATED.to_owned(), gateway::provider_name);
     let journal = Journal::of_user(&store, config)?;
@@ -118,7 +121,7 @@ pub async fn start(config: &Config, arguments: &cli::Serve) -> anyhow::Result<Ru
     })
 }
 
-/// The lock of the one server that a database may have, before the database is touched; `None` where it may have several.
+/// The lock of the one server that a database may have; `None` where it may have several.
 fn lock(config: &Config) -> anyhow::Result<Option<std::fs::File>> {
     if config.provider.is_some() && config.database.is_shared() {
         return Ok(None);
