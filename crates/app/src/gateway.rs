@@ -28,6 +28,7 @@ use pix_notifications::{
 };
 use pix_settlement::{Breaker, ClassicV2Config, ClassicV2Provider};
 use secrecy::{ExposeSecret, SecretString};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{Level, Metadata};
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt;
@@ -428,7 +429,6 @@ pub fn certificate(files: &TlsFiles) -> Result<Arc<ServerCertificate>, ConfigErr
 pub fn renew_at_hangup(
     shown: Option<(TlsFiles, Arc<ServerCertificate>)>,
 ) -> anyhow::Result<tokio::task::JoinHandle<()>> {
-    use tokio::signal::unix::{SignalKind, signal};
     let mut hangup = signal(SignalKind::hangup())?;
     let renew = |(files, certificate): &(TlsFiles, Arc<ServerCertificate>)| -> Result<(), ConfigError> {
         let (certificates, key) = files.read()?;
@@ -445,15 +445,39 @@ pub fn renew_at_hangup(
     }))
 }
 
-/// Waits until the process is told to stop; whether by a service manager (SIGTERM), and not at a keyboard (SIGINT).
-pub async fn stop_signal() -> anyhow::Result<bool> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    Ok(tokio::select! {
-        _ = terminate.recv() => true,
-        _ = interrupt.recv() => false,
-    })
+/// What tells the process to stop.
+///
+/// To be made before anybody is told that the process runs: until then the signals end it on the spot.
+pub struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignals {
+    /// Takes the signals from now on.
+    pub fn new() -> anyhow::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// Waits until the process is told to stop; whether by a service manager (SIGTERM), and not at a keyboard (SIGINT).
+    pub async fn wait(&mut self) -> bool {
+        tokio::select! {
+            _ = self.terminate.recv() => true,
+            _ = self.interrupt.recv() => false,
+        }
+    }
+
+    /// What comes of `start`; `None` when the process is told to stop before that.
+    pub async fn unless_stopped<T>(&mut self, start: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            started = start => Some(started),
+            _ = self.wait() => {
+                tracing::info!("stopped while starting");
+                None
+            }
+        }
+    }
 }
 
 #[cfg(test)]

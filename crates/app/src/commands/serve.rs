@@ -17,7 +17,7 @@ use crate::admin::Admin;
 use crate::cli;
 use crate::config::{Config, ProviderSettings};
 use crate::dangers;
-use crate::gateway;
+use crate::gateway::{self, StopSignals};
 use crate::health::{DELIVERER, Health, RECONCILER};
 use crate::journal::Journal;
 use crate::store::{self, Store};
@@ -48,12 +48,16 @@ pub struct Running {
 pub async fn run(config: Config, arguments: cli::Serve) -> anyhow::Result<ExitCode> {
     gateway::init_logging(&config)?;
     gateway::make_room_for(config.overload.connections);
-    let running = start(&config, &arguments).await?;
+    let mut signals = StopSignals::new()?;
+    let Some(running) = signals.unless_stopped(Box::pin(start(&config, &arguments))).await.transpose()?
+    else {
+        return Ok(ExitCode::SUCCESS);
+    };
     println!("pix-gateway is listening on {}", running.url);
     if arguments.demo {
         print_demo(&config, &running).await?;
     }
-    let drains = gateway::stop_signal().await?;
+    let drains = signals.wait().await;
     running.stop(if drains { config.drain } else { Duration::ZERO }).await;
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)

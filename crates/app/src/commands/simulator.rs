@@ -6,11 +6,12 @@ use pix_simulator::{Simulator, SimulatorConfig};
 
 use crate::cli;
 use crate::config::Config;
-use crate::gateway;
+use crate::gateway::{self, StopSignals};
 
 /// Runs the simulated provider until it is told to stop.
 pub async fn run(config: &Config, arguments: cli::Simulator) -> anyhow::Result<ExitCode> {
     gateway::init_logging(config)?;
+    let mut signals = StopSignals::new()?;
     let simulator = Simulator::start(SimulatorConfig {
         listen: arguments.listen.unwrap_or(config.simulator_listen),
         log_path: arguments.log,
@@ -25,7 +26,7 @@ pub async fn run(config: &Config, arguments: cli::Simulator) -> anyhow::Result<E
         defaults.client_id,
         defaults.client_secret
     );
-    gateway::stop_signal().await?;
+    signals.wait().await;
     simulator.stop().await;
     Ok(ExitCode::SUCCESS)
 }

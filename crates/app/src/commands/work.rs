@@ -10,7 +10,7 @@ use pix_notifications::Deliverer;
 use crate::admin::Admin;
 use crate::config::Config;
 use crate::dangers;
-use crate::gateway;
+use crate::gateway::{self, StopSignals};
 use crate::health::{DELIVERER, Health, RECONCILER};
 use crate::journal::Journal;
 use crate::store::Store;
@@ -19,6 +19,7 @@ use crate::worker::Worker;
 /// Runs the workers until told to stop.
 pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     gateway::init_logging(&config)?;
+    let mut signals = StopSignals::new()?;
     let Some(settings) = &config.provider else {
         bail!(
             "`work` needs a provider: set PIX_PROVIDER_URL (the simulated one runs inside `serve` only, or alone with `pix-gateway simulator`)"
@@ -41,7 +42,7 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     health.watch(RECONCILER, worker.watch());
     health.watch(DELIVERER, deliverer.watch());
     tracing::info!("workers are running");
-    gateway::stop_signal().await?;
+    signals.wait().await;
     stopping.begin();
     worker.stop().await;
     deliverer.stop().await;
