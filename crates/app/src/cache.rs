@@ -20,6 +20,7 @@ use pix_domain::limits::{LimitPolicy, LimitStore, Sent, SentTo, Windows};
 use pix_domain::party::PixKey;
 use pix_domain::postbacks::events::PostbackScope;
 use pix_domain::postbacks::secrets::{PostbackSecretStore, SecretVersion};
+use pix_domain::text::PostbackUrl;
 use pix_domain::time::{Clock, Timestamp};
 
 /// How many answers one cache remembers.
@@ -156,6 +157,15 @@ impl IntegratorStore for CachedIntegrators {
     ) -> Result<bool, StoreError> {
         let _changing = self.found.changing(id);
         self.store.set_postback_scope(id, scope).await
+    }
+
+    async fn set_split_postback(
+        &self,
+        id: IntegratorId,
+        url: Option<PostbackUrl>,
+    ) -> Result<bool, StoreError> {
+        let _changing = self.found.changing(id);
+        self.store.set_split_postback(id, url).await
     }
 }
 

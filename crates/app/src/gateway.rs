@@ -17,6 +17,7 @@ use pix_domain::postbacks::relay::PostbackPorts;
 use pix_domain::postbacks::secrets::PostbackSecrets;
 use pix_domain::postbacks::service::PostbackService;
 use pix_domain::refunds::service::RefundService;
+use pix_domain::splits::service::SplitService;
 use pix_domain::time::Clock;
 use pix_domain::transactions::TransactionService;
 use pix_domain::transition::{Transition, TransitionStore};
@@ -327,9 +328,11 @@ pub fn services(
         charges: ChargeService::new(ports.clone()),
         withdrawals: WithdrawalService::new(ports.clone()),
         refunds: RefundService::new(ports.clone()),
+        splits: SplitService::new(ports.clone()),
         transactions: TransactionService::new(ports.clone()),
         callbacks: CallbackService::new(ports.clone()),
         postbacks: PostbackService::new(postbacks),
+        integrators: store.integrators.clone(),
         wallets: ports.stores.wallets.clone(),
         statement: StatementService::new(ports.clone()),
         clock: ports.clock.clone(),

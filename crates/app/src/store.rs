@@ -22,6 +22,7 @@ use pix_domain::postbacks::events::EventStore;
 use pix_domain::postbacks::relay::PostbackStores;
 use pix_domain::postbacks::secrets::PostbackSecretStore;
 use pix_domain::refunds::store::RefundStore;
+use pix_domain::splits::store::SplitStore;
 use pix_domain::time::{Clock, Timestamp};
 use pix_domain::transition::TransitionStore;
 use pix_domain::wallet::store::WalletStore;
@@ -162,6 +163,7 @@ impl Store {
             + WalletStore
             + FeeStore
             + LimitStore
+            + SplitStore
             + FollowUpStore
             + LookupStore
             + EvidenceStore

@@ -255,6 +255,7 @@ impl World {
             postback_url,
             postback_scope: pix_domain::postbacks::events::PostbackScope::Outcomes,
             expires_in: DEFAULT_EXPIRES_IN,
+            split: Vec::new(),
             fee_version: 0,
         };
         let ticket = Ticket { provider_id, qrcode: qrcode(slot), body: ProviderBody("{}".into()) };

@@ -219,10 +219,11 @@ fn types(statement: &str) -> BTreeMap<usize, String> {
 fn type_of(column: &str) -> &'static str {
     match column {
         "ord" | "place" | "wallet" => "int4",
-        "integrator_id" | "id" | "charge_id" | "resource_id" | "transition_id" => "uuid",
-        "late" | "external_id_given" | "amount_given" => "bool",
-        "version" | "fee_version" | "number" | "sequence" | "entries" | "available" | "held"
-        | "need_available" | "need_held" | "payments" | "follow_up_attempts" => "int8",
+        "integrator_id" | "id" | "charge_id" | "resource_id" | "transition_id" | "related_id" | "from_id"
+        | "lane" | "expected" => "uuid",
+        "late" | "external_id_given" | "amount_given" | "postback_all" | "settled_late" => "bool",
+        "version" | "fee_version" | "number" | "sequence" | "entries" | "available" | "held" | "owed"
+        | "told" | "need_available" | "need_held" | "need_owed" | "payments" | "follow_up_attempts" => "int8",
         other if other.ends_with("_cents") || other.ends_with("_at") => "int8",
         _ => "text",
     }

@@ -58,6 +58,7 @@ pub fn integrator(id: IntegratorId) -> Integrator {
         name: format!("Integrator {id}"),
         status: IntegratorStatus::Active,
         postback_scope: None,
+        split_postback: None,
         created_at: NOON,
     }
 }
@@ -137,6 +138,7 @@ pub fn charge_command(integrator_id: IntegratorId) -> CreateCharge {
         postback_url: None,
         postback_scope: pix_domain::postbacks::events::PostbackScope::Outcomes,
         expires_in: DEFAULT_EXPIRES_IN,
+        split: Vec::new(),
     }
 }
 
@@ -266,6 +268,7 @@ impl Services {
             postback_scope: pix_domain::postbacks::events::PostbackScope::Outcomes,
             expires_in: DEFAULT_EXPIRES_IN,
             fee_version: 0,
+            split: Vec::new(),
         }
     }
 

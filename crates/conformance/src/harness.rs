@@ -23,6 +23,8 @@ use pix_domain::postbacks::secrets::PostbackSecretStore;
 use pix_domain::reconciler::Reconciler;
 use pix_domain::refunds::service::RefundService;
 use pix_domain::refunds::store::RefundStore;
+use pix_domain::splits::service::SplitService;
+use pix_domain::splits::store::SplitStore;
 use pix_domain::transactions::TransactionService;
 use pix_domain::transition::TransitionStore;
 use pix_domain::wallet::store::WalletStore;
@@ -57,6 +59,7 @@ impl StoreSet {
             + ChargeStore
             + WithdrawalStore
             + RefundStore
+            + SplitStore
             + WalletStore
             + FeeStore
             + LimitStore
@@ -121,6 +124,8 @@ pub struct Services {
     pub withdrawals: WithdrawalService,
     /// Refunds.
     pub refunds: RefundService,
+    /// Parts of others' charges.
+    pub splits: SplitService,
     /// All of them.
     pub transactions: TransactionService,
     /// The worker.
@@ -168,6 +173,7 @@ impl Services {
             charges: ChargeService::new(ports.clone()),
             withdrawals: WithdrawalService::new(ports.clone()),
             refunds: RefundService::new(ports.clone()),
+            splits: SplitService::new(ports.clone()),
             transactions: TransactionService::new(ports.clone()),
             reconciler: Reconciler::new(ports.clone()),
             callbacks: CallbackService::new(ports.clone()),

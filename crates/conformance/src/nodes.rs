@@ -19,7 +19,7 @@ use pix_domain::error::{ApplyError, StoreError};
 use pix_domain::evidence::{Evidence, EvidenceStore};
 use pix_domain::fees::{FeeSchedule, FeeStore};
 use pix_domain::follow_up::{FollowUp, FollowUpStore, LookupStore, OpenMovements};
-use pix_domain::ids::{ChargeId, IntegratorId, RefundId, ResourceKind, ResourceRef, WithdrawalId};
+use pix_domain::ids::{ChargeId, IntegratorId, RefundId, ResourceKind, ResourceRef, SplitId, WithdrawalId};
 use pix_domain::limits::{LimitPolicy, LimitStore, Sent, SentTo, Windows};
 use pix_domain::list::ListQuery;
 use pix_domain::party::PixKey;
@@ -30,7 +30,9 @@ use pix_domain::postbacks::events::{EventKey, EventQuery, EventStore, ListedEven
 use pix_domain::postbacks::secrets::{PostbackSecretStore, SecretVersion};
 use pix_domain::refunds::Refund;
 use pix_domain::refunds::store::RefundStore;
-use pix_domain::text::{ExternalId, IdempotencyKey};
+use pix_domain::splits::Split;
+use pix_domain::splits::store::SplitStore;
+use pix_domain::text::{ExternalId, IdempotencyKey, PostbackUrl};
 use pix_domain::time::Timestamp;
 use pix_domain::transition::{Transition, TransitionStore};
 use pix_domain::wallet::store::{EntryQuery, WalletStore};
@@ -100,6 +102,11 @@ hand_over!(RefundStore, node => node.domain.refunds, {
     fn find_by_external_id(&self, owner: IntegratorId, name: &ExternalId) -> Result<Option<Refund>, StoreError>;
     fn find_by_pix_id(&self, owner: IntegratorId, pix_id: &str) -> Result<Option<Refund>, StoreError>;
     fn list_of_charge(&self, owner: IntegratorId, charge: ChargeId) -> Result<Vec<Refund>, StoreError>;
+});
+
+hand_over!(SplitStore, node => node.domain.splits, {
+    fn find(&self, owner: IntegratorId, id: SplitId) -> Result<Option<Split>, StoreError>;
+    fn list(&self, owner: IntegratorId, query: &ListQuery) -> Result<Vec<Split>, StoreError>;
 });
 
 hand_over!(WalletStore, node => node.domain.wallets, {
@@ -184,6 +191,7 @@ hand_over!(IntegratorStore, node => node.integrators, {
     fn list(&self) -> Result<Vec<Integrator>, StoreError>;
     fn set_status(&self, id: IntegratorId, status: IntegratorStatus) -> Result<bool, StoreError>;
     fn set_postback_scope(&self, id: IntegratorId, scope: Option<PostbackScope>) -> Result<bool, StoreError>;
+    fn set_split_postback(&self, id: IntegratorId, url: Option<PostbackUrl>) -> Result<bool, StoreError>;
 });
 
 hand_over!(ApiKeyStore, node => node.keys, {

@@ -178,6 +178,8 @@ impl Script {
         match resource.kind {
             ResourceKind::Charge => self.charges.push(resource),
             ResourceKind::Withdrawal | ResourceKind::Refund => self.outgoing.push(resource),
+            // No charge of the script has one.
+            ResourceKind::Split => {}
         }
         label
     }

@@ -4,6 +4,7 @@ use std::future::Future;
 
 use pix_domain::audit::{self, Book, StoredFinding};
 use pix_domain::ids::IntegratorId;
+use pix_domain::splits::service::{compare, trace};
 
 use crate::harness::{StoreHarness, StoreSet};
 
@@ -13,12 +14,21 @@ pub fn run(case: impl Future<Output = ()>) {
     runtime.worker_threads(2).enable_all().build().expect("a runtime").block_on(case);
 }
 
-/// Asserts that the books of every integrator are right: what every case ends with.
+/// Asserts that the books of every integrator are right, and that what charges gave is what their recipients have: what
+/// every case ends with.
 pub async fn assert_books_are_right(harness: &dyn StoreHarness) {
     let stores = harness.stores();
+    let (charges, splits) = (stores.domain.charges.as_ref(), stores.domain.splits.as_ref());
     for integrator in stores.integrators.list().await.expect("the integrators") {
         let book = stores.books.book(integrator.id).await.expect("a book");
         assert_eq!(audit::check(integrator.id, &book), Vec::new(), "the audit found differences");
+        for charge in book.charges.into_iter().filter(|charge| !charge.split.is_empty()) {
+            let differences = compare(charges, splits, charge).await.expect("a comparison");
+            assert_eq!(differences, Vec::new(), "a charge and its splits differ");
+        }
+        for split in &book.splits {
+            assert_eq!(trace(charges, split).await, Ok(None), "a split came from nowhere");
+        }
     }
 }
 
@@ -34,6 +44,7 @@ pub async fn snapshot(stores: &StoreSet) -> Snapshot {
         book.charges.sort_by_key(|charge| charge.id);
         book.withdrawals.sort_by_key(|withdrawal| withdrawal.id);
         book.refunds.sort_by_key(|refund| refund.id);
+        book.splits.sort_by_key(|split| split.id);
         book.receipts.sort_by_key(|receipt| receipt.payment.key.to_text());
         let findings = stores.books.findings(integrator.id).await.expect("findings");
         all.push((integrator.id, book, findings));
@@ -239,6 +250,30 @@ macro_rules! store_suite {
                 forced_returns_race_with_everything,
                 a_refund_in_progress_hides_nothing_for_good,
                 a_refund_that_went_back_after_all_is_taken_from_its_charge,
+            }
+            splits {
+                a_payment_gives_every_recipient_its_share,
+                a_charge_comes_back_with_its_shares,
+                odd_centavos_are_the_owners,
+                a_further_payment_is_shared_again,
+                refunds_take_shares_back_by_their_sum,
+                a_recipient_who_has_spent_its_share_owes_it,
+                what_the_provider_takes_back_takes_shares_back,
+                an_owner_who_owes_gives_all_the_same,
+                a_refused_part_undoes_the_whole,
+                a_part_without_its_money_undoes_the_whole,
+                parts_of_another_shape_are_rejected,
+                many_with_and_without_parts_are_applied_in_order,
+                owners_pay_each_other_at_once,
+                taking_back_races_with_spending,
+                one_payment_told_many_times_is_shared_once,
+                a_split_is_its_recipients_alone,
+                splits_are_listed_newest_first,
+                recipients_are_told_in_order,
+                splits_are_told_where_their_recipient_wants_it,
+                the_place_for_splits_is_kept,
+                a_split_that_can_not_be_paid_burns_nothing,
+                another_split_under_the_same_handle_is_refused,
             }
             callbacks {
                 a_callback_leads_to_a_question_and_not_to_money,

@@ -2,7 +2,9 @@
 //!
 //! For every integrator, from one consistent view: the book has no gaps; each entry's balances follow from the one
 //! before; the wallet's row equals the sum of its postings; the five accounts sum to zero; each record's postings are
-//! exactly those its state calls for; a charge's totals equal its receipts and its refunds.
+//! exactly those its state calls for; a charge's totals equal its receipts and its refunds. Over all integrators:
+//! what a charge gave is what its recipients have of it ([`compare`](crate::splits::service::compare),
+//! [`trace`](crate::splits::service::trace)).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,6 +15,7 @@ use crate::error::StoreError;
 use crate::ids::{IntegratorId, ResourceRef};
 use crate::money::Cents;
 use crate::refunds::Refund;
+use crate::splits::Split;
 use crate::wallet::{Account, Entry, Wallet};
 use crate::withdrawals::{OutgoingState, Withdrawal};
 
@@ -29,6 +32,8 @@ pub struct Book {
     pub withdrawals: Vec<Withdrawal>,
     /// All refunds.
     pub refunds: Vec<Refund>,
+    /// All parts of others' charges.
+    pub splits: Vec<Split>,
     /// All incoming PIX.
     pub receipts: Vec<Receipt>,
     /// How many events each record has; by the shape of a transition, as many as its version says.
@@ -188,7 +193,9 @@ impl Audit {
         let withdrawals =
             book.withdrawals.iter().map(|record| (record.resource(), withdrawal_balances(record)));
         let refunds = book.refunds.iter().map(|record| (record.resource(), refund_balances(record)));
-        for (resource, expected) in charges.chain(withdrawals).chain(refunds).collect::<Vec<_>>() {
+        let splits = book.splits.iter().map(|record| (record.resource(), split_balances(record)));
+        let all = charges.chain(withdrawals).chain(refunds).chain(splits);
+        for (resource, expected) in all.collect::<Vec<_>>() {
             self.owned(resource, resource.integrator_id);
             let found = self.by_record.remove(&resource).unwrap_or_default().of_record();
             if found != expected {
@@ -241,6 +248,9 @@ impl Audit {
             if taken > charge.amount_paid().get() {
                 self.say(Some(charge.resource()), "refunds sum above what was paid".into());
             }
+            if charge.split.iter().any(|share| share.taken_back > share.amount) {
+                self.say(Some(charge.resource()), "more of a share was taken back than it brought".into());
+            }
         }
         for charge_id in paid.into_keys() {
             self.say(None, format!("a receipt names the unknown charge {charge_id}"));
@@ -254,8 +264,10 @@ impl Audit {
         let charges = book.charges.iter().map(|charge| (charge.resource(), charge.version));
         let withdrawals = book.withdrawals.iter().map(|record| (record.resource(), record.version));
         let refunds = book.refunds.iter().map(|record| (record.resource(), record.version));
+        let splits = book.splits.iter().map(|record| (record.resource(), record.version));
         let mut counted = book.events.clone();
-        for (resource, version) in charges.chain(withdrawals).chain(refunds).collect::<Vec<_>>() {
+        let all = charges.chain(withdrawals).chain(refunds).chain(splits);
+        for (resource, version) in all.collect::<Vec<_>>() {
             let events = counted.remove(&resource).unwrap_or(0);
             if events != version.0 {
                 self.say(Some(resource), format!("it is at version {} and has {events} events", version.0));
@@ -271,7 +283,18 @@ fn charge_balances(charge: &Charge) -> Balances {
     let paid = charge.amount_paid().get();
     let fee = charge.credited.as_ref().map_or(0, |credited| credited.fee.get());
     let back = charge.taken_back.get();
-    Balances { available: paid - fee - back, clearing: back - paid, fees: fee, ..Balances::default() }
+    let given: i64 = charge.split.iter().map(|share| share.kept().get()).sum();
+    Balances {
+        available: paid - fee - back - given,
+        clearing: back - paid + given,
+        fees: fee,
+        ..Balances::default()
+    }
+}
+
+fn split_balances(split: &Split) -> Balances {
+    let kept = split.kept().get();
+    Balances { available: kept, clearing: -kept, ..Balances::default() }
 }
 
 fn withdrawal_balances(withdrawal: &Withdrawal) -> Balances {

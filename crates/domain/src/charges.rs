@@ -17,6 +17,7 @@ use crate::metadata::Metadata;
 use crate::money::{Amount, Cents};
 use crate::postbacks::events::PostbackScope;
 use crate::provider::{ChargeOrder, Inquiry, Party, Payment, ReceiptKey, Reference, Ticket};
+use crate::splits::Share;
 use crate::text::{Email, ExternalId, PayerQuestion, PostbackUrl};
 use crate::time::Timestamp;
 
@@ -132,6 +133,8 @@ pub struct Charge {
     pub refunded: Cents,
     /// The part of it that the provider sent back though nobody here asked for it, such as by MED (BCB).
     pub taken_back: Cents,
+    /// Who gets what part of it.
+    pub split: Vec<Share>,
     /// When the QR code ends.
     pub expires_at: Timestamp,
     /// When it was accepted.
@@ -224,6 +227,8 @@ pub struct NewCharge {
     pub expires_in: Duration,
     /// The version of the fee schedule that will hold.
     pub fee_version: u32,
+    /// Who gets what part of it.
+    pub split: Vec<Share>,
 }
 
 /// An incoming PIX as it is kept: what makes it credited once, for ever.

@@ -16,6 +16,7 @@ use thiserror::Error;
 
 use crate::ids::IntegratorId;
 use crate::postbacks::events::PostbackScope;
+use crate::text::PostbackUrl;
 use crate::time::Timestamp;
 
 pub use key::{ApiKey, KeyChange, KeySecret, KeySecrets, MAX_ALLOWED_IPS, MAX_LIVE_SECRETS, RotationError};
@@ -41,6 +42,8 @@ pub struct Integrator {
     pub status: IntegratorStatus,
     /// Which events go to its postback URLs, over what the interface that a resource is made by says.
     pub postback_scope: Option<PostbackScope>,
+    /// Where it is told of splits that come to be from now on.
+    pub split_postback: Option<PostbackUrl>,
     /// When it was made.
     pub created_at: Timestamp,
 }

@@ -200,7 +200,7 @@ impl DecisionService {
                 let decided = self.refunds.decide(integrator_id, id, verdict, submitted_at, detail).await?;
                 Transaction::Refund(Box::new(decided))
             }
-            ResourceKind::Charge => return Err(ServiceError::NotFound),
+            ResourceKind::Charge | ResourceKind::Split => return Err(ServiceError::NotFound),
         };
         if state_of(&decided).is_final() {
             Ok(Decided::Done(decided))

@@ -66,6 +66,29 @@ impl Percent {
         rounded.and_then(Cents::new).unwrap_or(amount)
     }
 
+    /// This share of `amount`, rounded down to the centavo.
+    pub fn floor_of(&self, amount: Cents) -> Cents {
+        let exact = BigDecimal::from(amount.get()) * &self.0 / BigDecimal::from(100);
+        let rounded = exact.with_scale_round(0, RoundingMode::Floor).to_i64();
+        rounded.and_then(Cents::new).unwrap_or(Cents::ZERO)
+    }
+
+    /// The sum of two shares, which may be more than the whole.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self(&self.0 + &other.0)
+    }
+
+    /// Whether it is no more than the whole.
+    pub fn is_within_whole(&self) -> bool {
+        self.0 <= BigDecimal::from(100)
+    }
+
+    /// Whether it is nothing.
+    pub fn is_zero(&self) -> bool {
+        self.0 == BigDecimal::from(0)
+    }
+
     /// The number, in per cent.
     pub const fn as_decimal(&self) -> &BigDecimal {
         &self.0

@@ -24,6 +24,7 @@ uuid_id! {
     #[doc = "The public id of a charge (`UUIDv7`)."] ChargeId;
     #[doc = "The public id of a withdrawal (`UUIDv7`)."] WithdrawalId;
     #[doc = "The public id of a refund (`UUIDv7`)."] RefundId;
+    #[doc = "The public id of a split (`UUIDv7`)."] SplitId;
 }
 
 /// Where new identifiers come from.
@@ -45,15 +46,21 @@ pub enum ResourceKind {
     Withdrawal,
     /// Money of a charge to go back.
     Refund,
+    /// A part of another integrator's charge.
+    Split,
 }
 
 impl ResourceKind {
-    /// `charge`, `withdrawal` or `refund`.
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Charge, Self::Withdrawal, Self::Refund, Self::Split];
+
+    /// `charge`, `withdrawal`, `refund` or `split`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Charge => "charge",
             Self::Withdrawal => "withdrawal",
             Self::Refund => "refund",
+            Self::Split => "split",
         }
     }
 }

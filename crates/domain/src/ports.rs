@@ -8,6 +8,7 @@ use uuid::Uuid;
 use crate::audit_log::AuditLogStore;
 use crate::callbacks::CallbackStore;
 use crate::charges::store::ChargeStore;
+use crate::credentials::store::IntegratorStore;
 use crate::error::{ApplyError, ServiceError, StoreError};
 use crate::evidence::EvidenceStore;
 use crate::fees::FeeStore;
@@ -16,6 +17,7 @@ use crate::ids::{Ids, ResourceRef};
 use crate::limits::LimitStore;
 use crate::provider::SettlementProvider;
 use crate::refunds::store::RefundStore;
+use crate::splits::store::SplitStore;
 use crate::time::Clock;
 use crate::transition::{Transition, TransitionStore};
 use crate::wallet::store::WalletStore;
@@ -41,6 +43,10 @@ pub struct Stores {
     pub withdrawals: Arc<dyn WithdrawalStore>,
     /// Refunds.
     pub refunds: Arc<dyn RefundStore>,
+    /// Splits.
+    pub splits: Arc<dyn SplitStore>,
+    /// Integrators: who may be paid a split.
+    pub integrators: Arc<dyn IntegratorStore>,
     /// Wallets.
     pub wallets: Arc<dyn WalletStore>,
     /// Fees.
@@ -67,6 +73,8 @@ impl Stores {
             + ChargeStore
             + WithdrawalStore
             + RefundStore
+            + SplitStore
+            + IntegratorStore
             + WalletStore
             + FeeStore
             + LimitStore
@@ -82,6 +90,8 @@ impl Stores {
             charges: store.clone(),
             withdrawals: store.clone(),
             refunds: store.clone(),
+            splits: store.clone(),
+            integrators: store.clone(),
             wallets: store.clone(),
             fees: store.clone(),
             limits: store.clone(),
@@ -121,9 +131,10 @@ pub(crate) enum Applied {
 }
 
 impl Ports {
-    /// Applies a transition, fitted to the wallet where it meets a debt: what comes in pays that first, and what is forced
-    /// out and isn't there is owed.
+    /// Applies a transition, with the recipients' side of what its charge shares, and fitted to each wallet where it meets a
+    /// debt: what comes in pays that first, and what is forced out and isn't there is owed.
     pub(crate) async fn apply(&self, transition: Transition) -> Result<(), ApplyError> {
+        let transition = self.with_recipients(transition).await?;
         if !transition.may_meet_debt() {
             return self.stores.transitions.apply(transition).await;
         }
@@ -137,11 +148,19 @@ impl Ports {
             if fits {
                 break;
             }
-            let wallet = self.stores.wallets.wallet(transition.integrator_id).await?;
-            let fitted = transition.fitted_to(wallet).ok_or(ApplyError::InsufficientFunds)?;
+            let mut fitted = self.fitted(&transition).await?;
+            for part in &mut fitted.parts {
+                *part = self.fitted(part).await?;
+            }
             result = self.stores.transitions.apply(fitted).await;
         }
         result
+    }
+
+    /// `transition` as its integrator's wallet takes it now.
+    async fn fitted(&self, transition: &Transition) -> Result<Transition, ApplyError> {
+        let wallet = self.stores.wallets.wallet(transition.integrator_id).await?;
+        transition.fitted_to(wallet).ok_or(ApplyError::InsufficientFunds)
     }
 
     /// Applies a change of records that exist. An unknown outcome is resolved by reading again: the guard tells.

@@ -169,6 +169,8 @@ impl TransactionService {
                 let body = answer.map(|report| report.map(|report| report.body));
                 Ok((Transaction::Refund(Box::new(refund)), said(body)))
             }
+            // The provider knows nothing of it.
+            ResourceKind::Split => Err(ServiceError::NotFound),
         }
     }
 
@@ -219,6 +221,7 @@ impl TransactionService {
                 let refund = self.refunds.follow_up(integrator_id, RefundId(resource.id)).await?;
                 self.wait(&refund.state, due).map(|wait| now.plus(wait))
             }
+            ResourceKind::Split => None,
         };
         Ok(self.ports.stores.follow_ups.postpone(due, next).await?)
     }

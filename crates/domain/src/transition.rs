@@ -18,9 +18,10 @@ use crate::error::{ApplyError, StoreError};
 use crate::evidence::Evidence;
 use crate::ids::{IntegratorId, ResourceKind, ResourceRef, Version};
 use crate::refunds::Refund;
-use crate::text::IdempotencyKey;
+use crate::splits::Split;
+use crate::text::{ExternalId, IdempotencyKey};
 use crate::time::Timestamp;
-use crate::wallet::{Posting, Reason, Wallet};
+use crate::wallet::{Account, Posting, Reason, Wallet};
 use crate::withdrawals::Withdrawal;
 
 /// A record, as it is after the change.
@@ -32,6 +33,8 @@ pub enum Record {
     Withdrawal(Box<Withdrawal>),
     /// A refund.
     Refund(Box<Refund>),
+    /// A split.
+    Split(Box<Split>),
 }
 
 impl Record {
@@ -41,6 +44,7 @@ impl Record {
             Self::Charge(charge) => charge.resource(),
             Self::Withdrawal(withdrawal) => withdrawal.resource(),
             Self::Refund(refund) => refund.resource(),
+            Self::Split(split) => split.resource(),
         }
     }
 
@@ -50,6 +54,17 @@ impl Record {
             Self::Charge(charge) => charge.version,
             Self::Withdrawal(withdrawal) => withdrawal.version,
             Self::Refund(refund) => refund.version,
+            Self::Split(split) => split.version,
+        }
+    }
+
+    /// The integrator's name for it, or the one made by us: unique for the integrator and kind. A split has none.
+    pub const fn external_id(&self) -> Option<&ExternalId> {
+        match self {
+            Self::Charge(charge) => Some(&charge.external_id),
+            Self::Withdrawal(withdrawal) => Some(&withdrawal.external_id),
+            Self::Refund(refund) => Some(&refund.external_id),
+            Self::Split(_) => None,
         }
     }
 }
@@ -118,11 +133,15 @@ pub enum EventKind {
     RefundCompleted,
     /// It did not and will not happen.
     RefundFailed,
+    /// A part of another integrator's payment came in.
+    SplitReceived,
+    /// Of it was taken back what was sent back of the payment.
+    SplitTakenBack,
 }
 
 impl EventKind {
     /// Every kind, in the order of their codes.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 32] = [
         Self::ChargeCreating,
         Self::ChargePending,
         Self::ChargeFailed,
@@ -153,6 +172,8 @@ impl EventKind {
         Self::RefundNeedsReview,
         Self::RefundCompleted,
         Self::RefundFailed,
+        Self::SplitReceived,
+        Self::SplitTakenBack,
     ];
 
     /// The stable name, as stored.
@@ -188,6 +209,8 @@ impl EventKind {
             Self::RefundNeedsReview => "refund.needs_review",
             Self::RefundCompleted => "refund.completed",
             Self::RefundFailed => "refund.failed",
+            Self::SplitReceived => "split.received",
+            Self::SplitTakenBack => "split.taken_back",
         }
     }
 
@@ -278,6 +301,8 @@ pub struct Transition {
     pub evidence: Vec<Evidence>,
     /// What makes this request and another one twins.
     pub twins: Vec<Twin>,
+    /// What happens with it to other integrators: all of it and all of these, or nothing.
+    pub parts: Vec<Self>,
 }
 
 impl Transition {
@@ -293,6 +318,7 @@ impl Transition {
             findings: Vec::new(),
             evidence: Vec::new(),
             twins: Vec::new(),
+            parts: Vec::new(),
         }
     }
 
@@ -339,18 +365,46 @@ impl Transition {
         self
     }
 
-    /// Whether it takes money that can't be refused: what the wallet lacks is owed.
+    /// It and its parts.
+    pub fn whole(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(&self.parts)
+    }
+
+    /// Whether it, or a part of it, takes money that can't be refused: what the wallet lacks is owed.
     pub fn is_forced(&self) -> bool {
-        self.postings.iter().any(|posting| posting.reason == Reason::ForcedDebit)
+        let mut postings = self.whole().flat_map(|one| &one.postings);
+        postings.any(|posting| posting.reason == Reason::ForcedDebit)
     }
 
-    /// Whether it may meet a debt: it brings the wallet money, or can't be refused for the lack of it.
+    /// Whether it, or a part of it, may meet a debt: it brings a wallet money, or can't be refused for the lack of it.
     pub fn may_meet_debt(&self) -> bool {
-        self.is_forced()
-            || self.postings.iter().any(|posting| posting.credit == crate::wallet::Account::Available)
+        let mut postings = self.whole().flat_map(|one| &one.postings);
+        self.is_forced() || postings.any(|posting| posting.credit == Account::Available)
     }
 
-    /// This transition for a wallet that is like `wallet`: of what it forces out, only what is there is taken and the rest
+    /// Whether it gives other integrators money of a charge, or takes it back.
+    pub fn moves_shares(&self) -> bool {
+        let shares = [Reason::SplitGiven, Reason::SplitGivenBack];
+        self.postings.iter().any(|posting| shares.contains(&posting.reason))
+    }
+
+    /// Whether its parts receive what it gives, and give what it gets back.
+    pub fn is_balanced(&self) -> bool {
+        let given = self.postings.iter().fold(0_i128, |sum, posting| match posting.reason {
+            Reason::SplitGiven => sum.saturating_add(posting.amount.get().into()),
+            Reason::SplitGivenBack => sum.saturating_sub(posting.amount.get().into()),
+            _ => sum,
+        });
+        let of_parts = self.parts.iter().flat_map(|part| &part.postings);
+        let received = of_parts.fold(0_i128, |sum, posting| match posting.reason {
+            Reason::SplitReceived => sum.saturating_add(posting.amount.get().into()),
+            Reason::ForcedDebit | Reason::ForcedDebitOwed => sum.saturating_sub(posting.amount.get().into()),
+            _ => sum,
+        });
+        given == received
+    }
+
+    /// This transition, its parts as they are, for a wallet that is like `wallet`: of what it forces out, only what is there is taken and the rest
     /// is owed; of what is available after it, what is owed is repaid. `None` when the wallet lacks what isn't forced.
     #[must_use]
     pub fn fitted_to(&self, wallet: Wallet) -> Option<Self> {
@@ -384,6 +438,12 @@ impl Transition {
 
     /// What is wrong with this whatever is stored, as [`StoreError::Rejected`]: every store asks this first.
     pub fn check_shape(&self) -> Result<(), ApplyError> {
+        self.check_alone()?;
+        self.check_parts()
+    }
+
+    /// What is wrong with it but for its parts.
+    fn check_alone(&self) -> Result<(), ApplyError> {
         let rejected = |why: &str| Err(ApplyError::Store(StoreError::Rejected(why.to_owned())));
         let written = self.writes.iter().map(|write| write.record.resource());
         let posted = self.postings.iter().map(|posting| posting.resource);
@@ -418,6 +478,29 @@ impl Transition {
             return rejected("a posting moves money");
         }
         Ok(())
+    }
+
+    fn check_parts(&self) -> Result<(), ApplyError> {
+        let rejected = |why: &str| Err(ApplyError::Store(StoreError::Rejected(why.to_owned())));
+        if !self.is_balanced() {
+            return rejected("what is given is what is received");
+        }
+        let owners: BTreeSet<IntegratorId> = self.whole().map(|one| one.integrator_id).collect();
+        if owners.len() != self.whole().count() {
+            return rejected("each part of a transition is of another integrator");
+        }
+        for part in &self.parts {
+            let moves_split = |posting: &Posting| posting.resource.kind == ResourceKind::Split;
+            if !part.parts.is_empty() || part.receipt.is_some() || !part.postings.iter().all(moves_split) {
+                return rejected("a part of a transition moves money of splits");
+            }
+        }
+        let written = self.writes.iter().map(|write| write.record.resource().kind);
+        let mut kinds = written.chain(self.postings.iter().map(|posting| posting.resource.kind));
+        if kinds.any(|kind| kind == ResourceKind::Split) {
+            return rejected("a split changes as a part of its charge's transition");
+        }
+        self.parts.iter().try_for_each(Self::check_alone)
     }
 
     /// The charge after this transition, when it writes one.
@@ -472,7 +555,8 @@ impl Step {
 
 /// The one write verb of a store.
 ///
-/// An implementation MUST apply a transition wholly or not at all, durably before it answers `Ok`, and
+/// An implementation MUST apply a transition, with its [parts](Transition::parts), wholly or not at all, durably before it
+/// answers `Ok`, and
 /// - MUST be [`ApplyError::Stale`] when a record is not at its guard's version, and [`ApplyError::Duplicate`] when a
 ///   guard is [`Guard::Absent`] and the id, the external id (per integrator and kind), the idempotency key (per
 ///   integrator and kind) or the receipt (per integrator) is taken, or a twin's key is not as expected, in that order;
@@ -496,6 +580,73 @@ pub trait TransitionStore: Send + Sync {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fees::Percent;
+    use crate::ids::{ChargeId, SplitId};
+    use crate::money::{Amount, Cents};
+    use crate::provider::{Party, Payment, ProviderId, ReceiptKey};
+    use crate::splits::{NewShare, Origin, Part, Share, follow};
+
+    const NOW: Timestamp = Timestamp::from_micros(1);
+
+    fn integrator(number: u128) -> IntegratorId {
+        IntegratorId(Uuid::from_u128(number))
+    }
+
+    fn owner() -> IntegratorId {
+        integrator(1)
+    }
+
+    fn resource(integrator_id: IntegratorId, kind: ResourceKind) -> ResourceRef {
+        ResourceRef { integrator_id, kind, id: Uuid::from_u128(7) }
+    }
+
+    fn cents(cents: i64) -> Cents {
+        Cents::new(cents).unwrap()
+    }
+
+    fn moves(reason: Reason, cents_moved: i64, resource: ResourceRef) -> Option<Posting> {
+        Posting::of(reason, cents(cents_moved), resource)
+    }
+
+    fn share(recipient: IntegratorId, brought: i64, taken_back: i64) -> Share {
+        let new = NewShare { recipient, part: Part::Percentage(Percent::zero()) };
+        let share = Share::new(SplitId(recipient.0), new);
+        Share { amount: cents(brought), taken_back: cents(taken_back), ..share }
+    }
+
+    fn origin() -> Origin {
+        Origin { from: owner(), charge_id: ChargeId(Uuid::from_u128(7)), postback_url: None }
+    }
+
+    /// What a recipient of so much writes.
+    fn received(recipient: IntegratorId, brought: i64) -> Transition {
+        follow(None, &share(recipient, brought, 0), origin(), NOW).unwrap()
+    }
+
+    /// What a recipient writes of whose hundred centavos so much is taken back.
+    fn taken_back(recipient: IntegratorId, back: i64) -> Transition {
+        let received = received(recipient, 100);
+        let Record::Split(split) = received.writes[0].record.clone() else { panic!("{received:?}") };
+        follow(Some(*split), &share(recipient, 100, back), origin(), NOW).unwrap()
+    }
+
+    /// The owner moves `of_owner`; the parts are theirs.
+    fn with_parts(of_owner: Option<Posting>, parts: impl Into<Vec<Transition>>) -> Transition {
+        Transition { parts: parts.into(), ..Transition::new(owner(), NOW).post(of_owner) }
+    }
+
+    /// Gives 10 to one and 20 to another.
+    fn given() -> Transition {
+        let of_owner = moves(Reason::SplitGiven, 30, resource(owner(), ResourceKind::Charge));
+        with_parts(of_owner, [received(integrator(2), 10), received(integrator(3), 20)])
+    }
+
+    fn rejected(transition: &Transition) -> String {
+        match transition.check_shape() {
+            Err(ApplyError::Store(StoreError::Rejected(why))) => why,
+            other => panic!("{other:?}"),
+        }
+    }
 
     #[test]
     fn every_event_kind_is_found_by_its_name() {
@@ -503,5 +654,77 @@ mod tests {
             assert_eq!(EventKind::from_name(kind.as_str()), Some(kind));
         }
         assert_eq!(EventKind::from_name("charge.unheard_of"), None);
+    }
+
+    #[test]
+    fn parts_that_get_what_is_given_have_the_right_shape() {
+        assert_eq!(given().check_shape(), Ok(()));
+        assert!(given().moves_shares() && given().may_meet_debt() && !given().is_forced());
+        let owners: Vec<IntegratorId> = given().whole().map(|one| one.integrator_id).collect();
+        assert_eq!(owners, [owner(), integrator(2), integrator(3)]);
+        let back = moves(Reason::SplitGivenBack, 12, resource(owner(), ResourceKind::Charge));
+        let back = with_parts(back, [taken_back(integrator(2), 5), taken_back(integrator(3), 7)]);
+        assert_eq!(back.check_shape(), Ok(()));
+        assert!(back.is_forced(), "what a part takes can't be refused");
+        // As well when it is owed.
+        let mut owed = back;
+        let split = owed.parts[0].postings[0].resource;
+        owed.parts[0].postings = moves(Reason::ForcedDebitOwed, 5, split).into_iter().collect();
+        assert_eq!(owed.check_shape(), Ok(()));
+        assert_eq!(with_parts(None, Vec::new()).check_shape(), Ok(()));
+    }
+
+    type Mutation = (&'static str, fn(&mut Transition));
+
+    const UNBALANCED: &str = "what is given is what is received";
+    const SAME_OWNER: &str = "each part of a transition is of another integrator";
+    const NO_SPLIT: &str = "a part of a transition moves money of splits";
+    const ALONE: &str = "a split changes as a part of its charge's transition";
+
+    const WRONG: &[Mutation] = &[
+        (UNBALANCED, |whole| whole.parts[0].postings[0].amount = Cents::new(11).unwrap()),
+        (UNBALANCED, |whole| whole.postings.clear()),
+        (UNBALANCED, |whole| drop(whole.parts.pop())),
+        (UNBALANCED, |whole| whole.parts.clear()),
+        (UNBALANCED, |whole| whole.parts.extend([taken_back(integrator(4), 1)])),
+        (SAME_OWNER, |whole| whole.parts[1] = received(integrator(2), 20)),
+        (SAME_OWNER, |whole| whole.parts[1] = received(owner(), 20)),
+        (NO_SPLIT, |whole| whole.parts[1].parts.push(Transition::new(integrator(4), NOW))),
+        (NO_SPLIT, |whole| {
+            let withdrawal = resource(integrator(2), ResourceKind::Withdrawal);
+            whole.parts[0].postings.extend(moves(Reason::WithdrawalHold, 1, withdrawal));
+        }),
+        (NO_SPLIT, |whole| {
+            let payment = Payment {
+                key: ReceiptKey::Transaction(ProviderId::parse("pix").unwrap()),
+                amount: Amount::from_cents(1).unwrap(),
+                paid_at: NOW,
+                payer: Party::default(),
+            };
+            let (integrator_id, charge_id) = (integrator(2), ChargeId(Uuid::from_u128(8)));
+            whole.parts[0].receipt = Some(Receipt { integrator_id, charge_id, payment });
+        }),
+        (ALONE, |whole| {
+            let split = resource(owner(), ResourceKind::Split);
+            whole.postings.extend(moves(Reason::OwedRepaid, 1, split));
+        }),
+        (ALONE, |whole| whole.writes.extend(received(owner(), 1).writes)),
+        ("a transition is of one integrator", |whole| {
+            whole.parts[0].postings[0].resource.integrator_id = owner();
+        }),
+        ("a record's version goes up by one", |whole| {
+            whole.parts[1].writes[0].guard = Guard::At(Version(5));
+        }),
+    ];
+
+    #[test]
+    fn parts_of_another_shape_are_rejected() {
+        for (why, mutate) in WRONG {
+            let mut whole = given();
+            mutate(&mut whole);
+            assert_eq!(rejected(&whole), *why, "{whole:?}");
+        }
+        // What a recipient writes is nothing by itself.
+        assert_eq!(rejected(&received(integrator(2), 10)), ALONE);
     }
 }

@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | `available` | the integrator's, free to use | charges paid, holds released, returns |
 //! | `held` | the integrator's, promised to an operation | withdrawals and refunds accepted |
-//! | `clearing` | the mirror of the cash at the provider: minus what came in, plus what went out | money going out |
+//! | `clearing` | the mirror of the cash at the provider: minus what came in, plus what went out; a split is no cash and goes through the `clearing` of both its integrators | money going out |
 //! | `fees` | ours | fees |
 //! | `owed` | what the integrator owes us: never above nothing | debits that can't be refused and are more than `available` |
 //!
@@ -86,17 +86,24 @@ pub enum Reason {
     /// It failed: held → available, fee included.
     RefundRelease,
     /// Money left that nobody here sent, as far as it was there: available → clearing. A return that the provider was
-    /// forced to make (MED, BCB), or a withdrawal that was settled after its money was released.
+    /// forced to make (MED, BCB), a withdrawal that was settled after its money was released, or a split of a payment that
+    /// was sent back.
     ForcedDebit,
     /// The rest of it: owed → clearing.
     ForcedDebitOwed,
     /// What came in pays what is owed: available → owed.
     OwedRepaid,
+    /// A part of a payment goes to another integrator: available → clearing.
+    SplitGiven,
+    /// It comes back, since the payment was sent back: clearing → available.
+    SplitGivenBack,
+    /// A part of another integrator's payment comes in: clearing → available. It goes again by force.
+    SplitReceived,
 }
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 17] = [
         Self::ChargePaid,
         Self::ChargeFee,
         Self::WithdrawalHold,
@@ -111,12 +118,18 @@ impl Reason {
         Self::ForcedDebit,
         Self::ForcedDebitOwed,
         Self::OwedRepaid,
+        Self::SplitGiven,
+        Self::SplitGivenBack,
+        Self::SplitReceived,
     ];
 
     /// Records of which kind move money for this reason; `None` when any may.
     pub const fn kind(self) -> Option<ResourceKind> {
         match self {
-            Self::ChargePaid | Self::ChargeFee => Some(ResourceKind::Charge),
+            Self::ChargePaid | Self::ChargeFee | Self::SplitGiven | Self::SplitGivenBack => {
+                Some(ResourceKind::Charge)
+            }
+            Self::SplitReceived => Some(ResourceKind::Split),
             Self::WithdrawalHold
             | Self::WithdrawalSettle
             | Self::WithdrawalFee
@@ -132,13 +145,15 @@ impl Reason {
     /// Where the money is taken from and where it goes.
     pub const fn accounts(self) -> (Account, Account) {
         match self {
-            Self::ChargePaid | Self::WithdrawalReturn => (Account::Clearing, Account::Available),
+            Self::ChargePaid | Self::WithdrawalReturn | Self::SplitGivenBack | Self::SplitReceived => {
+                (Account::Clearing, Account::Available)
+            }
             Self::ChargeFee => (Account::Available, Account::Fees),
             Self::WithdrawalHold | Self::RefundHold => (Account::Available, Account::Held),
             Self::WithdrawalSettle | Self::RefundSettle => (Account::Held, Account::Clearing),
             Self::WithdrawalFee | Self::RefundFee => (Account::Held, Account::Fees),
             Self::WithdrawalRelease | Self::RefundRelease => (Account::Held, Account::Available),
-            Self::ForcedDebit => (Account::Available, Account::Clearing),
+            Self::ForcedDebit | Self::SplitGiven => (Account::Available, Account::Clearing),
             Self::ForcedDebitOwed => (Account::Owed, Account::Clearing),
             Self::OwedRepaid => (Account::Available, Account::Owed),
         }
@@ -161,6 +176,9 @@ impl Reason {
             Self::ForcedDebit => "forced_debit",
             Self::ForcedDebitOwed => "forced_debit_owed",
             Self::OwedRepaid => "owed_repaid",
+            Self::SplitGiven => "split_given",
+            Self::SplitGivenBack => "split_given_back",
+            Self::SplitReceived => "split_received",
         }
     }
 

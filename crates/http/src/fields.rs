@@ -62,7 +62,7 @@ enum Text {
 /// The fields of an object of a body.
 pub(crate) struct Form<'a> {
     mode: Mode,
-    within: &'static str,
+    within: String,
     fields: RawFields<'a>,
     /// It was there and no object: its fields are not missing, they can't be looked at.
     wrong: bool,
@@ -71,12 +71,17 @@ pub(crate) struct Form<'a> {
 impl<'a> Form<'a> {
     /// The fields of a body.
     pub(crate) fn parse(text: &'a str, mode: Mode) -> Result<Self, ApiError> {
-        Ok(Self { mode, within: "", fields: body::object(text)?, wrong: false })
+        Ok(Self { mode, within: String::new(), fields: body::object(text)?, wrong: false })
     }
 
     /// How closely types are looked at.
     pub(crate) const fn mode(&self) -> Mode {
         self.mode
+    }
+
+    /// What this is called in errors: nothing for a body, `payer`, `split.0`.
+    pub(crate) fn name(&self) -> &str {
+        &self.within
     }
 
     fn path(&self, name: &str) -> String {
@@ -93,14 +98,20 @@ impl<'a> Form<'a> {
         if self.mode == Mode::Liberal && text == "false" { "null" } else { text }
     }
 
+    /// Whether the field says anything.
+    pub(crate) fn gives(&self, name: &str) -> bool {
+        let text = self.json(name);
+        text != "null" && !(self.mode == Mode::Liberal && text == "\"\"")
+    }
+
     /// Whether the field is there at all.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.fields.contains_key(name)
     }
 
     /// The fields of an object within this one. An absent object has none.
-    pub(crate) fn child(&self, name: &'static str, problems: &mut Problems) -> Result<Self, ApiError> {
-        let of = |fields, wrong| Self { mode: self.mode, within: name, fields, wrong };
+    pub(crate) fn child(&self, name: &str, problems: &mut Problems) -> Result<Self, ApiError> {
+        let of = |fields, wrong| Self { mode: self.mode, within: self.path(name), fields, wrong };
         let text = self.json(name);
         if text.starts_with('{') {
             return Ok(of(body::object(text)?, false));
@@ -108,9 +119,42 @@ impl<'a> Form<'a> {
         let absent =
             text == "null" || (self.mode == Mode::Liberal && (text == "\"\"" || is_empty_array(text)));
         if !absent {
-            problems.add(name, INVALID_TYPE, "must be an object");
+            problems.add(&self.path(name), INVALID_TYPE, "must be an object");
         }
         Ok(of(RawFields::new(), !absent))
+    }
+
+    /// The objects of a list that may be left out, but for those that are none. A list of more than `most` is not looked
+    /// into: `too_many` is what is told of it.
+    pub(crate) fn objects(
+        &self,
+        name: &str,
+        most: usize,
+        too_many: &str,
+        problems: &mut Problems,
+    ) -> Result<Vec<Self>, ApiError> {
+        if !self.gives(name) {
+            return Ok(Vec::new());
+        }
+        let path = self.path(name);
+        let Ok(items) = serde_json::from_str::<Vec<&RawValue>>(self.json(name)) else {
+            problems.add(&path, INVALID_TYPE, "must be an array of objects");
+            return Ok(Vec::new());
+        };
+        if items.len() > most {
+            problems.add(&path, Invalid::INVALID_FORMAT, too_many);
+            return Ok(Vec::new());
+        }
+        let mut objects = Vec::with_capacity(items.len());
+        for (index, item) in items.into_iter().map(RawValue::get).enumerate() {
+            let within = format!("{path}.{index}");
+            if item.starts_with('{') {
+                objects.push(Self { mode: self.mode, within, fields: body::object(item)?, wrong: false });
+            } else {
+                problems.add(&within, INVALID_TYPE, "must be an object");
+            }
+        }
+        Ok(objects)
     }
 
     fn text(&self, name: &str, problems: &mut Problems) -> Text {
@@ -215,6 +259,16 @@ impl<'a> Form<'a> {
 
     /// An amount that is there: the digits of a JSON number, or of a string, read as centavos.
     pub(crate) fn amount(&self, name: &str, problems: &mut Problems) -> Option<Amount> {
+        self.digits(name, Amount::parse, problems)
+    }
+
+    /// A number that is there: the digits of a JSON number, or of a string, as they are.
+    pub(crate) fn digits<T>(
+        &self,
+        name: &str,
+        parse: impl FnOnce(&str) -> Result<T, Invalid>,
+        problems: &mut Problems,
+    ) -> Option<T> {
         let Some(raw) = self.raw(name) else {
             let path = self.path(name);
             problems.add(&path, Invalid::REQUIRED, &format!("{path} is required"));
@@ -222,8 +276,8 @@ impl<'a> Form<'a> {
         };
         let text = raw.get();
         let parsed = match text.chars().next() {
-            Some('"') => Amount::parse(&serde_json::from_str::<String>(text).unwrap_or_default()),
-            _ => Amount::parse(text),
+            Some('"') => parse(&serde_json::from_str::<String>(text).unwrap_or_default()),
+            _ => parse(text),
         };
         self.parsed(name, parsed, problems)
     }
@@ -255,15 +309,6 @@ impl<'a> Form<'a> {
             problems.add(&self.path(name), Invalid::INVALID_FORMAT, &message);
         }
         number
-    }
-
-    /// Notes a problem unless the field is absent, `null`, or an empty array.
-    pub(crate) fn refuse_unless_empty(&self, name: &str, message: &str, problems: &mut Problems) {
-        let text = self.json(name);
-        let empty = text == "null" || is_empty_array(text) || (self.mode == Mode::Liberal && text == "\"\"");
-        if !empty {
-            problems.add(&self.path(name), "not_supported", message);
-        }
     }
 }
 
@@ -377,6 +422,42 @@ mod tests {
         for json in [r#"["a","",""]"#, "[1]", r#"["a",null]"#, r#""a""#, "{}", "1", r#"["\ud800"]"#] {
             assert_eq!(texts(json), (0, 1), "{json}");
         }
+    }
+
+    #[test]
+    fn what_is_no_object_in_a_list_of_objects_is_told_of_by_its_place() {
+        let objects = |json: &str, mode| {
+            let body = format!("{{\"split\":{json}}}");
+            let mut problems = Problems::default();
+            let form = Form::parse(&body, mode).unwrap();
+            let objects = form.objects("split", 3, "must not be so long", &mut problems).unwrap();
+            let names: Vec<_> = objects.iter().map(|object| object.name().to_owned()).collect();
+            let told: Vec<_> = problems.0.into_iter().map(|problem| (problem.field, problem.code)).collect();
+            (names, told)
+        };
+        let one = |field: &str, code| vec![(field.to_owned(), code)];
+        for mode in [Mode::Strict, Mode::Liberal] {
+            for json in ["null", "[]", " [ ] "] {
+                assert_eq!(objects(json, mode), (vec![], vec![]), "{json}");
+            }
+            let (names, told) = objects("[{}, 1, {\"a\": 2}]", mode);
+            assert_eq!(
+                (&names[..], told),
+                (&["split.0", "split.2"].map(str::to_owned)[..], one("split.1", INVALID_TYPE))
+            );
+            for json in ["{}", "1", "\"x\"", "true"] {
+                assert_eq!(objects(json, mode), (vec![], one("split", INVALID_TYPE)), "{json}");
+            }
+            let too_many = one("split", Invalid::INVALID_FORMAT);
+            assert_eq!(objects("[1,{},{},{}]", mode), (vec![], too_many));
+        }
+        for json in ["false", "\"\""] {
+            assert_eq!(objects(json, Mode::Liberal), (vec![], vec![]), "{json}");
+            assert_eq!(objects(json, Mode::Strict), (vec![], one("split", INVALID_TYPE)), "{json}");
+        }
+        let form = Form::parse("{\"split\":[{\"a\":1,\"a\":2}]}", Mode::Strict).unwrap();
+        let error = form.objects("split", 3, "", &mut Problems::default()).err().unwrap();
+        assert_eq!(error.to_string(), "malformed_request");
     }
 
     #[test]

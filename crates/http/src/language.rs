@@ -242,9 +242,16 @@ const PORTUGUESE: &[(&str, &str)] = &[
         "url deve conter um host, como https://example.com/pix",
     ),
     ("the URL must start with https:// or http://", "a URL deve começar com https:// ou http://"),
+    ("recipient {} is the charge's own integrator", "o recebedor {} é o próprio integrador da cobrança"),
+    ("recipient {} is named twice", "o recebedor {} aparece duas vezes"),
     (
-        "splits can't be paid out yet: leave `split` out",
-        "ainda não é possível pagar divisões: não envie `split`",
+        "recipient {} is no integrator that can be paid",
+        "o recebedor {} não é um integrador que possa ser pago",
+    ),
+    ("the percentages must not sum above 100", "as porcentagens não devem somar mais de 100"),
+    (
+        "the parts must not sum above the net amount of the charge, {}",
+        "as partes não devem somar mais que o valor líquido da cobrança, {}",
     ),
     (
         "uuid and external_id must name the same transaction",
@@ -335,7 +342,21 @@ const PORTUGUESE: &[(&str, &str)] = &[
     ("{} must have at most {} characters", "{} deve ter no máximo {} caracteres"),
     ("{} must be a whole number from {} to {}", "{} deve ser um número inteiro de {} a {}"),
     ("{} must be a time of RFC 3339, such as {}", "{} deve ser um instante conforme a RFC 3339, como {}"),
+    (
+        "{} must be a percentage from 0 to 100 with at most 4 decimals, such as 1.5",
+        "{} deve ser uma porcentagem de 0 a 100 com no máximo 4 casas decimais, como 1.5",
+    ),
+    ("{} must name at most {} recipients", "{} deve indicar no máximo {} recebedores"),
+    (
+        "{} must have a recipient or a username, and not both",
+        "{} deve ter um recipient ou um username, e não ambos",
+    ),
+    (
+        "{} must have a percentage or an amount, and not both",
+        "{} deve ter uma porcentagem ou um valor, e não ambos",
+    ),
     ("{} must be an array of strings", "{} deve ser uma lista de textos"),
+    ("{} must be an array of objects", "{} deve ser uma lista de objetos"),
     ("{} must be an object", "{} deve ser um objeto"),
     ("{} must be a string", "{} deve ser um texto"),
     ("{} must be a UUID", "{} deve ser um UUID"),
@@ -438,6 +459,16 @@ mod tests {
             ),
             ("too many requests; try again in 7 s", "requisições demais; tente de novo em 7 s"),
             ("amount must have at most 2 decimals", "amount deve ter no máximo 2 casas decimais"),
+            ("split must name at most 10 recipients", "split deve indicar no máximo 10 recebedores"),
+            ("recipient 2 is named twice", "o recebedor 2 aparece duas vezes"),
+            (
+                "split.0.percentage must be a percentage from 0 to 100 with at most 4 decimals, such as 1.5",
+                "split.0.percentage deve ser uma porcentagem de 0 a 100 com no máximo 4 casas decimais, como 1.5",
+            ),
+            (
+                "the parts must not sum above the net amount of the charge, 98.90",
+                "as partes não devem somar mais que o valor líquido da cobrança, 98.90",
+            ),
             ("description must have at most 140 characters", "description deve ter no máximo 140 caracteres"),
             ("something that nobody has said", "something that nobody has said"),
         ] {
@@ -488,6 +519,8 @@ mod tests {
             "money.rs",
             "party.rs",
             "party/key.rs",
+            "splits.rs",
+            "splits/service.rs",
             "text.rs",
         ]
         .map(|name| crates.join("domain/src").join(name))
@@ -510,7 +543,9 @@ mod tests {
         for path in files {
             for text in texts(&path) {
                 let about_a_field = text.starts_with("must ") && text != "must ";
-                if !(about_a_field || text.contains(" must ") || text.ends_with(" is required")) {
+                let about_a_share = text.starts_with("recipient {");
+                let named = text.contains(" must ") || text.ends_with(" is required");
+                if !(about_a_field || about_a_share || named) {
                     continue;
                 }
                 looked_at += 1;

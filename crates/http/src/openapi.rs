@@ -126,6 +126,7 @@ fn tags() -> Vec<Tag> {
         tag("Charges", "Money to come in, by a dynamic QR code."),
         tag("Refunds", "Money of a paid charge, sent back to who paid it."),
         tag("Withdrawals", "Money sent out of the wallet."),
+        tag("Splits", "Parts of others' charges, paid into your wallet."),
         tag("Transactions", "Charges, withdrawals and refunds alike."),
         tag("Balance", "The wallet, and its book."),
         tag(
@@ -270,8 +271,9 @@ fn webhooks(kit: &mut Kit) -> Paths {
             item(
                 "receivePostback",
                 "An event has happened",
-                "Sent to the `postbackUrl` of the charge or withdrawal, at least once, and in order for each of them. Compute the \
-                 signature over the bytes as they came, before any JSON is read. An answer has 15 seconds.",
+                "Sent to the `postbackUrl` of the charge or withdrawal, or of a split to the one that `setSplitPostback` has set; at \
+                 least once, and in order for each of them. Compute the signature over the bytes as they came, before any JSON is \
+                 read. An answer has 15 seconds.",
                 postback,
             ),
         )

@@ -12,7 +12,9 @@ use pix_domain::withdrawals::OutgoingState;
 
 use crate::json::Object;
 use crate::time;
-use crate::v2::transaction::{PAYMENT, RECEIVE_PIX, REFUND, of_charge, of_refund, of_withdrawal, wrapped};
+use crate::v2::transaction::{
+    PAYMENT, RECEIVE_PIX, REFUND, of_charge, of_refund, of_split, of_withdrawal, wrapped,
+};
 
 /// The `statusId` of a withdrawal that was paid; the family knows [`FAILED`] besides, and no other.
 const PAID: u64 = 1;
@@ -64,6 +66,7 @@ pub(crate) fn fields(listed: &ListedEvent) -> Option<Object> {
             of_withdrawal(withdrawal, transaction_type, amount(withdrawal.amount.cents()))
         }
         Record::Refund(refund) => of_refund(refund),
+        Record::Split(split) => of_split(split, transaction_type, amount(split.amount)),
     };
     if let Some((id, description)) = status {
         let code = Object::new().number("statusId", id).text("description", description);
@@ -102,6 +105,8 @@ const fn transaction_type(kind: EventKind) -> Option<&'static str> {
         | EventKind::RefundNeedsReview
         | EventKind::RefundCompleted
         | EventKind::RefundFailed => REFUND,
+        EventKind::SplitReceived => "SPLIT",
+        EventKind::SplitTakenBack => "SPLITREVERSAL",
         EventKind::ChargeCreating
         | EventKind::ChargeRefundReserved
         | EventKind::WithdrawalCreated
@@ -115,8 +120,8 @@ const fn transaction_type(kind: EventKind) -> Option<&'static str> {
     })
 }
 
-/// Whether `amount` is what came in, went back or came back, and not what the charge or withdrawal is over: of a payment,
-/// receivers credit it.
+/// Whether `amount` is what came in, went back or came back, and not what the record is over: of a payment, receivers credit
+/// it.
 const fn is_about_a_movement(kind: EventKind) -> bool {
     matches!(
         kind,
@@ -126,6 +131,8 @@ const fn is_about_a_movement(kind: EventKind) -> bool {
             | EventKind::ChargeRefundReleased
             | EventKind::ChargeTakenBack
             | EventKind::WithdrawalReturned
+            | EventKind::SplitReceived
+            | EventKind::SplitTakenBack
     )
 }
 

@@ -5,13 +5,15 @@ use std::time::Duration;
 use pix_domain::charges::service::CreateCharge;
 use pix_domain::charges::{DEFAULT_EXPIRES_IN, MAX_EXPIRES_IN, MIN_EXPIRES_IN};
 use pix_domain::credentials::service::Caller;
-use pix_domain::ids::ChargeId;
+use pix_domain::fees::Percent;
+use pix_domain::ids::{ChargeId, IntegratorId};
 use pix_domain::invalid::Invalid;
 use pix_domain::money::Amount;
 use pix_domain::party::{Document, PixKey, PixKeyType, TaxId};
 use pix_domain::postbacks::events::PostbackScope;
 use pix_domain::provider::Party;
 use pix_domain::refunds::service::CreateRefund;
+use pix_domain::splits::{MAX_SHARES, NewShare, Part};
 use pix_domain::text::{
     Description, Email, ExternalId, IdempotencyKey, PayerQuestion, PersonName, PostbackUrl,
 };
@@ -42,7 +44,7 @@ pub(crate) fn charge(
     let postback_url = postback_url(&form, postbacks, &mut problems);
     let bounds = MIN_EXPIRES_IN.as_secs()..=MAX_EXPIRES_IN.as_secs();
     let expiration = form.whole_number("expiration", bounds, &mut problems);
-    form.refuse_unless_empty("split", "splits can't be paid out yet: leave `split` out", &mut problems);
+    let split = shares(&form, &mut problems)?;
     let Some(amount) = amount else { return Err(problems.into_error()) };
     problems.check()?;
     Ok(CreateCharge {
@@ -57,6 +59,7 @@ pub(crate) fn charge(
         postback_url,
         postback_scope: postback_scope(mode, caller),
         expires_in: expiration.map_or(DEFAULT_EXPIRES_IN, Duration::from_secs),
+        split,
     })
 }
 
@@ -139,8 +142,53 @@ impl RefundBody {
     }
 }
 
+/// The parts of a charge's payments that go to others. What depends on more than the form, such as the sum, is for the
+/// use case to refuse.
+fn shares(form: &Form<'_>, problems: &mut Problems) -> Result<Vec<NewShare>, ApiError> {
+    let too_many = format!("must name at most {MAX_SHARES} recipients");
+    let items = form.objects("split", MAX_SHARES, &too_many, problems)?;
+    Ok(items.iter().filter_map(|item| share(item, problems)).collect())
+}
+
+/// One of them, in v1's words or in the family's, in either generation.
+fn share(item: &Form<'_>, problems: &mut Problems) -> Option<NewShare> {
+    let given = |names: &[&'static str]| -> Vec<&'static str> {
+        names.iter().copied().filter(|name| item.gives(name)).collect()
+    };
+    let parse_id = |text: &str| match Uuid::try_parse(text) {
+        Ok(id) => Ok(IntegratorId(id)),
+        Err(_not_one) => Err(Invalid::new(Invalid::INVALID_FORMAT, "must be a UUID")),
+    };
+    let recipient = match given(&["recipient", "username"]).as_slice() {
+        [] => item.required("recipient", parse_id, problems),
+        [name] => item.required(name, parse_id, problems),
+        _ => {
+            problems.add(item.name(), "mismatch", "must have a recipient or a username, and not both");
+            None
+        }
+    };
+    let part = match given(&["percentage", "percentageSplit", "amount"]).as_slice() {
+        ["amount"] => item.amount("amount", problems).map(Part::Amount),
+        [name] => item.digits(name, percentage, problems).map(Part::Percentage),
+        names => {
+            let code = if names.is_empty() { Invalid::REQUIRED } else { "mismatch" };
+            problems.add(item.name(), code, "must have a percentage or an amount, and not both");
+            None
+        }
+    };
+    Some(NewShare { recipient: recipient?, part: part? })
+}
+
+fn percentage(text: &str) -> Result<Percent, Invalid> {
+    let percent = Percent::parse(text)?;
+    if percent.is_zero() {
+        return Err(Invalid::new(Invalid::INVALID_FORMAT, "must be greater than zero"));
+    }
+    Ok(percent)
+}
+
 /// Where events go. A URL that nothing can ever be sent to is refused while somebody reads the answer.
-fn postback_url(
+pub(crate) fn postback_url(
     form: &Form<'_>,
     postbacks: &impl Fn(&PostbackUrl) -> Result<(), Invalid>,
     problems: &mut Problems,
@@ -256,16 +304,83 @@ mod tests {
         }
     }
 
+    const RECIPIENT: &str = "019c0000-0000-7000-8000-000000000001";
+
+    fn split_of(json: &str, mode: Mode) -> Result<Vec<NewShare>, String> {
+        let json = json.replace('R', RECIPIENT);
+        let body =
+            format!(r#"{{"amount":1,"payer":{{"name":"Ana","document":"52998224725"}},"split":{json}}}"#);
+        let command = charge(&body, mode, &caller(), None, &anywhere);
+        command.map(|command| command.split).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_split_is_read_in_either_spelling_to_the_last_digit() {
+        let recipient = IntegratorId(Uuid::try_parse(RECIPIENT).unwrap());
+        let percent = |text| Part::Percentage(Percent::parse(text).unwrap());
+        let reais = |text| Part::Amount(Amount::parse(text).unwrap());
+        for mode in [Mode::Strict, Mode::Liberal] {
+            for (json, part) in [
+                (r#"[{"recipient":"R","percentage":"10.5"}]"#, percent("10.5")),
+                (r#"[{"recipient":"R","percentage":0.0001,"amount":null}]"#, percent("0.0001")),
+                (r#"[{"recipient":"R","amount":"1.00","percentage":null}]"#, reais("1")),
+                (r#"[{"recipient":"R","amount":0.29}]"#, reais("0.29")),
+                (r#"[{"username":"R","percentageSplit":10}]"#, percent("10")),
+                (r#"[{"username":"R","percentageSplit":"33.3333"}]"#, percent("33.3333")),
+                (r#"[{"username":"R","recipient":null,"percentage":100}]"#, percent("100")),
+            ] {
+                assert_eq!(split_of(json, mode), Ok(vec![NewShare { recipient, part }]), "{json}");
+            }
+            for json in ["null", "[]"] {
+                assert_eq!(split_of(json, mode), Ok(vec![]), "{json}");
+            }
+        }
+        let two = r#"[{"recipient":"R","percentage":1},{"recipient":"R","amount":1}]"#;
+        // That a recipient is named twice is for the use case to say.
+        assert_eq!(split_of(two, Mode::Strict).unwrap().len(), 2);
+    }
+
     #[test]
     fn a_split_is_never_silently_left_out() {
-        for (mode, body) in [
-            (Mode::Liberal, r#"{"amount":1,"split":[{"username":"x","percentageSplit":"10"}]}"#),
-            (Mode::Liberal, r#"{"amount":1,"split":{}}"#),
-            (Mode::Strict, r#"{"amount":1,"payer":{"name":"Ana","document":"52998224725"},"split":[1]}"#),
-        ] {
-            let error = charge(body, mode, &caller(), None, &anywhere).unwrap_err();
-            assert_eq!(error.to_string(), "validation_failed", "{body}");
+        let eleven = format!("[{}]", vec![r#"{"recipient":"R","percentage":1}"#; MAX_SHARES + 1].join(","));
+        for mode in [Mode::Strict, Mode::Liberal] {
+            for json in [
+                "{}",
+                "1",
+                "true",
+                "\"R\"",
+                "[1]",
+                "[null]",
+                "[{}]",
+                &eleven,
+                r#"[{"username":"x","percentageSplit":"10"}]"#,
+                r#"[{"recipient":"","percentage":"10"}]"#,
+                r#"[{"recipient":["R"],"percentage":"10"}]"#,
+                r#"[{"recipient":"R"}]"#,
+                r#"[{"recipient":"R","percentage":null}]"#,
+                r#"[{"recipient":"R","percentage":"10","amount":"1"}]"#,
+                r#"[{"recipient":"R","percentage":"10","percentageSplit":"10"}]"#,
+                r#"[{"recipient":"R","username":"R","percentage":"10"}]"#,
+                r#"[{"percentage":"10"}]"#,
+                r#"[{"recipient":"R","percentage":0}]"#,
+                r#"[{"recipient":"R","percentage":"0.0000"}]"#,
+                r#"[{"recipient":"R","percentage":"100.0001"}]"#,
+                r#"[{"recipient":"R","percentage":"1.00001"}]"#,
+                r#"[{"recipient":"R","percentage":-1}]"#,
+                r#"[{"recipient":"R","percentage":1e1}]"#,
+                r#"[{"recipient":"R","percentage":"1,5"}]"#,
+                r#"[{"recipient":"R","percentage":[1]}]"#,
+                r#"[{"recipient":"R","amount":0}]"#,
+                r#"[{"recipient":"R","amount":"0.001"}]"#,
+                r#"[{"recipient":"R","amount":{"$gt":0}}]"#,
+            ] {
+                assert_eq!(split_of(json, mode), Err("validation_failed".to_owned()), "{json}");
+            }
         }
+        assert_eq!(split_of("false", Mode::Liberal), Ok(vec![]));
+        assert_eq!(split_of("false", Mode::Strict), Err("validation_failed".to_owned()));
+        let twice = r#"[{"recipient":"R","percentage":1,"percentage":2}]"#;
+        assert_eq!(split_of(twice, Mode::Liberal), Err("malformed_request".to_owned()));
     }
 
     #[test]

@@ -44,7 +44,7 @@ macro_rules! endpoint {
 }
 
 /// All of them.
-pub static ENDPOINTS: [Endpoint; 34] = [
+pub static ENDPOINTS: [Endpoint; 38] = [
     endpoint!(POST "/v2/pix/qrcode", ChargesWrite, v2::qrcode::create),
     endpoint!(POST "/v2/pix/payment", WithdrawalsWrite, v2::payment::create),
     endpoint!(POST "/v2/pix/refund", RefundsWrite, v2::refund::create),
@@ -67,6 +67,8 @@ pub static ENDPOINTS: [Endpoint; 34] = [
     endpoint!(GET "/api/v1/withdrawals/{withdrawal}", Read, v1::withdrawals::show),
     endpoint!(GET "/api/v1/withdrawals/{withdrawal}/evidence", Read, v1::evidence::of_withdrawal),
     endpoint!(GET "/api/v1/withdrawals/{withdrawal}/receipt", Read, v1::receipts::of_withdrawal),
+    endpoint!(GET "/api/v1/splits", Read, v1::splits::list),
+    endpoint!(GET "/api/v1/splits/{split}", Read, v1::splits::show),
     endpoint!(POST "/api/v1/transactions/consult", Read, v1::consult::consult),
     endpoint!(GET "/api/v1/balance", BalanceRead, v1::balance::show),
     endpoint!(GET "/api/v1/limits", Read, v1::limits::show),
@@ -77,6 +79,8 @@ pub static ENDPOINTS: [Endpoint; 34] = [
     endpoint!(POST "/api/v1/events/{event}/redeliver", WebhooksWrite, v1::events::redeliver),
     endpoint!(POST "/api/v1/deliveries/replay", WebhooksWrite, v1::postbacks::replay),
     endpoint!(POST "/api/v1/postbacks/test", WebhooksWrite, v1::postbacks::try_out),
+    endpoint!(GET "/api/v1/postbacks/splits", Read, v1::postbacks::of_splits),
+    endpoint!(POST "/api/v1/postbacks/splits", WebhooksWrite, v1::postbacks::set_of_splits),
     endpoint!(GET "/api/v1/postbacks/endpoints", Read, v1::postbacks::endpoints),
     endpoint!(POST "/api/v1/postbacks/endpoints/{endpoint}/enable", WebhooksWrite, v1::postbacks::enable),
 ];

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use pix_domain::callbacks::CallbackService;
 use pix_domain::charges::service::ChargeService;
 use pix_domain::credentials::service::Authenticator;
+use pix_domain::credentials::store::IntegratorStore;
 use pix_domain::ids::Ids;
 use pix_domain::postbacks::service::PostbackService;
 use pix_domain::refunds::service::RefundService;
+use pix_domain::splits::service::SplitService;
 use pix_domain::time::Clock;
 use pix_domain::transactions::TransactionService;
 use pix_domain::wallet::statement::StatementService;
@@ -38,12 +40,16 @@ pub struct Services {
     pub withdrawals: WithdrawalService,
     /// Refunds.
     pub refunds: RefundService,
+    /// Parts of others' charges.
+    pub splits: SplitService,
     /// Any of them, by whatever names it.
     pub transactions: TransactionService,
     /// What the provider calls back.
     pub callbacks: CallbackService,
     /// What integrators are told, and where that stands.
     pub postbacks: PostbackService,
+    /// Where integrators are told of splits.
+    pub integrators: Arc<dyn IntegratorStore>,
     /// Balances.
     pub wallets: Arc<dyn WalletStore>,
     /// Books.

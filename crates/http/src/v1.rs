@@ -12,6 +12,7 @@ pub(crate) mod postbacks;
 pub(crate) mod qrcode;
 pub(crate) mod receipts;
 pub(crate) mod refunds;
+pub(crate) mod splits;
 pub(crate) mod statement;
 pub(crate) mod withdrawals;
 

@@ -1,6 +1,7 @@
 //! States of the domain in the words of either generation.
 
 use pix_domain::charges::{Charge, ChargeState};
+use pix_domain::splits::Split;
 use pix_domain::withdrawals::{OutgoingState, Withdrawal};
 
 /// Where a record stands, in v1's words.
@@ -94,6 +95,11 @@ pub(crate) fn v2_charge(charge: &Charge) -> &'static str {
         ChargeState::Canceled => "CANCELED",
         ChargeState::Failed(_) => "FAILED",
     }
+}
+
+/// A split in v2's words. One that went back wholly is `REFUNDED`, as its charge is.
+pub(crate) fn v2_split(split: &Split) -> &'static str {
+    if split.kept().is_zero() { "REFUNDED" } else { "PAID" }
 }
 
 /// A withdrawal in v2's words. One that left though it is failed or canceled is `PAID`: v2 has no other field for it,

@@ -12,7 +12,6 @@ use pix_domain::error::{ApplyError, StoreError, UniqueKey};
 use pix_domain::ids::ResourceRef;
 use pix_domain::postbacks::delivery::{DeliveryState, Standing};
 use pix_domain::postbacks::events::{StoredEvent, Told};
-use pix_domain::text::ExternalId;
 use pix_domain::transition::{Guard, Record, Transition, TransitionStore};
 use pix_domain::wallet::{Entry, Wallet};
 
@@ -32,14 +31,23 @@ impl TransitionStore for MemoryStore {
 }
 
 impl State {
-    fn apply(&mut self, transition: Transition) -> Result<(), ApplyError> {
-        let tenant =
-            self.tenants.get(&transition.integrator_id).ok_or_else(|| rejected("no such integrator"))?;
+    fn apply(&mut self, mut transition: Transition) -> Result<(), ApplyError> {
+        let tenant_of = |one: &Transition| {
+            self.tenants.get(&one.integrator_id).ok_or_else(|| rejected("no such integrator"))
+        };
+        transition.whole().try_for_each(|one| tenant_of(one).map(|_| ()))?;
         transition.check_shape()?;
-        self.check_records(tenant, &transition)?;
-        check_keys(tenant, &transition)?;
-        let (wallet, entries) = post(tenant.wallet, &transition)?;
-        self.write(transition, wallet, entries);
+        for one in transition.whole() {
+            let tenant = tenant_of(one)?;
+            self.check_records(tenant, one)?;
+            check_keys(tenant, one)?;
+        }
+        let moved = transition.whole().map(|one| post(tenant_of(one)?.wallet, one));
+        let moved = moved.collect::<Result<Vec<_>, _>>()?;
+        let parts = std::mem::take(&mut transition.parts);
+        for (one, (wallet, entries)) in std::iter::once(transition).chain(parts).zip(moved) {
+            self.write(one, wallet, entries);
+        }
         Ok(())
     }
 
@@ -54,7 +62,8 @@ impl State {
                     if self.tenants.values().any(|tenant| tenant.version_of(kind, id).is_some()) {
                         return Err(ApplyError::Duplicate(UniqueKey::Id));
                     }
-                    let name = (kind, name_of(&write.record).clone());
+                    let Some(name) = write.record.external_id() else { continue };
+                    let name = (kind, name.clone());
                     if tenant.names.contains_key(&name) || !new_names.insert(name) {
                         return Err(ApplyError::Duplicate(UniqueKey::ExternalId));
                     }
@@ -85,11 +94,14 @@ impl State {
                 None => self.follow_ups.remove(&resource),
             };
             *tenant.events.entry(resource).or_default() += 1;
-            tenant.names.insert((resource.kind, name_of(&write.record).clone()), resource.id);
+            if let Some(name) = write.record.external_id() {
+                tenant.names.insert((resource.kind, name.clone()), resource.id);
+            }
             match write.record {
                 Record::Charge(charge) => drop(tenant.charges.insert(resource.id, *charge)),
                 Record::Withdrawal(withdrawal) => drop(tenant.withdrawals.insert(resource.id, *withdrawal)),
                 Record::Refund(refund) => drop(tenant.refunds.insert(resource.id, *refund)),
+                Record::Split(split) => drop(tenant.splits.insert(resource.id, *split)),
             }
         }
         if let Some(receipt) = transition.receipt {
@@ -154,14 +166,6 @@ fn post(mut wallet: Wallet, transition: &Transition) -> Result<(Wallet, Vec<Entr
         });
     }
     Ok((if entries.is_empty() { wallet } else { wallet.settled()? }, entries))
-}
-
-const fn name_of(record: &Record) -> &ExternalId {
-    match record {
-        Record::Charge(charge) => &charge.external_id,
-        Record::Withdrawal(withdrawal) => &withdrawal.external_id,
-        Record::Refund(refund) => &refund.external_id,
-    }
 }
 
 fn rejected(why: &str) -> ApplyError {

@@ -43,6 +43,7 @@ impl BookStore for MemoryStore {
             charges: tenant.charges.values().cloned().collect(),
             withdrawals: tenant.withdrawals.values().cloned().collect(),
             refunds: tenant.refunds.values().cloned().collect(),
+            splits: tenant.splits.values().cloned().collect(),
             receipts: tenant.receipts.clone(),
             events: tenant.events.clone(),
         })

@@ -17,7 +17,7 @@
 //! let store = Arc::new(MemoryStore::new());
 //! let id = IntegratorId(uuid::Uuid::from_u128(1));
 //! let created_at = Timestamp::from_micros(0);
-//! let integrator = Integrator { id, name: "Loja".into(), status: IntegratorStatus::Active, postback_scope: None, created_at };
+//! let integrator = Integrator { id, name: "Loja".into(), status: IntegratorStatus::Active, postback_scope: None, split_postback: None, created_at };
 //! IntegratorStore::create(store.as_ref(), integrator).await?;
 //!
 //! // What the services of the domain take.

@@ -1,4 +1,4 @@
-//! Reads of charges, withdrawals and refunds.
+//! Reads of charges, withdrawals, refunds and splits.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,14 @@ use async_trait::async_trait;
 use pix_domain::charges::store::ChargeStore;
 use pix_domain::charges::{Charge, Receipt};
 use pix_domain::error::StoreError;
-use pix_domain::ids::{ChargeId, IntegratorId, RefundId, ResourceKind, WithdrawalId};
+use pix_domain::ids::{ChargeId, IntegratorId, RefundId, ResourceKind, SplitId, WithdrawalId};
 use pix_domain::list::{Cursor, ListQuery};
 use pix_domain::metadata::Metadata;
 use pix_domain::provider::ProviderId;
 use pix_domain::refunds::Refund;
 use pix_domain::refunds::store::RefundStore;
+use pix_domain::splits::Split;
+use pix_domain::splits::store::SplitStore;
 use pix_domain::text::ExternalId;
 use pix_domain::time::Timestamp;
 use pix_domain::withdrawals::Withdrawal;
@@ -158,45 +160,59 @@ impl RefundStore for MemoryStore {
     }
 }
 
+#[async_trait]
+impl SplitStore for MemoryStore {
+    async fn find(&self, integrator_id: IntegratorId, id: SplitId) -> Result<Option<Split>, StoreError> {
+        Ok(self.of_tenant(integrator_id, |tenant| tenant.splits.get(&id.0).cloned()))
+    }
+
+    async fn list(&self, integrator_id: IntegratorId, query: &ListQuery) -> Result<Vec<Split>, StoreError> {
+        Ok(self.of_tenant(integrator_id, |tenant| page(&tenant.splits, query)))
+    }
+}
+
 fn goes_by(provider_id: Option<&ProviderId>, pix_id: Option<&str>, wanted: &str) -> bool {
     provider_id.is_some_and(|id| id.as_str() == wanted) || pix_id == Some(wanted)
 }
 
 /// What a list looks at.
 trait Row: Clone {
-    fn state(&self) -> &'static str;
-    fn external_id(&self) -> &ExternalId;
-    fn metadata(&self) -> &Metadata;
+    /// Whether it is as the query says, but for its time.
+    fn is_asked_for(&self, query: &ListQuery) -> bool;
     fn created_at(&self) -> Timestamp;
 }
 
+fn fits(state: &str, external_id: &ExternalId, metadata: &Metadata, query: &ListQuery) -> bool {
+    (query.states.is_empty() || query.states.contains(&state))
+        && query.external_id.as_ref().is_none_or(|name| name == external_id)
+        && metadata.has_all_of(&query.metadata)
+}
+
 impl Row for Charge {
-    fn state(&self) -> &'static str {
-        self.state.name()
-    }
-    fn external_id(&self) -> &ExternalId {
-        &self.external_id
+    fn is_asked_for(&self, query: &ListQuery) -> bool {
+        fits(self.state.name(), &self.external_id, &self.metadata, query)
     }
 
-    fn metadata(&self) -> &Metadata {
-        &self.metadata
-    }
     fn created_at(&self) -> Timestamp {
         self.created_at
     }
 }
 
 impl Row for Withdrawal {
-    fn state(&self) -> &'static str {
-        self.state.name()
-    }
-    fn external_id(&self) -> &ExternalId {
-        &self.external_id
+    fn is_asked_for(&self, query: &ListQuery) -> bool {
+        fits(self.state.name(), &self.external_id, &self.metadata, query)
     }
 
-    fn metadata(&self) -> &Metadata {
-        &self.metadata
+    fn created_at(&self) -> Timestamp {
+        self.created_at
     }
+}
+
+impl Row for Split {
+    fn is_asked_for(&self, _query: &ListQuery) -> bool {
+        true
+    }
+
     fn created_at(&self) -> Timestamp {
         self.created_at
     }
@@ -206,9 +222,7 @@ impl Row for Withdrawal {
 fn page<T: Row>(rows: &BTreeMap<Uuid, T>, query: &ListQuery) -> Vec<T> {
     let limit = usize::try_from(query.limit).unwrap_or(usize::MAX);
     let wanted = |row: &T| {
-        (query.states.is_empty() || query.states.contains(&row.state()))
-            && query.external_id.as_ref().is_none_or(|name| name == row.external_id())
-            && row.metadata().has_all_of(&query.metadata)
+        row.is_asked_for(query)
             && query.created_from.is_none_or(|from| row.created_at() >= from)
             && query.created_to.is_none_or(|to| row.created_at() < to)
     };

@@ -7,6 +7,7 @@ use pix_domain::error::StoreError;
 use pix_domain::fees::{FeeSchedule, FeeStore};
 use pix_domain::ids::IntegratorId;
 use pix_domain::postbacks::events::PostbackScope;
+use pix_domain::text::PostbackUrl;
 use pix_domain::time::Timestamp;
 
 use crate::MemoryStore;
@@ -46,6 +47,17 @@ impl IntegratorStore for MemoryStore {
         let mut state = self.state();
         let Some(tenant) = state.tenants.get_mut(&id) else { return Ok(false) };
         tenant.integrator.postback_scope = scope;
+        Ok(true)
+    }
+
+    async fn set_split_postback(
+        &self,
+        id: IntegratorId,
+        url: Option<PostbackUrl>,
+    ) -> Result<bool, StoreError> {
+        let mut state = self.state();
+        let Some(tenant) = state.tenants.get_mut(&id) else { return Ok(false) };
+        tenant.integrator.split_postback = url;
         Ok(true)
     }
 }

@@ -15,6 +15,7 @@ use pix_domain::postbacks::delivery::{Attempt, DeliveryState, Endpoint, Endpoint
 use pix_domain::postbacks::events::{EventKey, StoredEvent};
 use pix_domain::postbacks::secrets::SecretVersion;
 use pix_domain::refunds::Refund;
+use pix_domain::splits::Split;
 use pix_domain::text::{ExternalId, IdempotencyKey};
 use pix_domain::time::Timestamp;
 use pix_domain::transition::Record;
@@ -77,6 +78,7 @@ pub struct Tenant {
     pub charges: BTreeMap<Uuid, Charge>,
     pub withdrawals: BTreeMap<Uuid, Withdrawal>,
     pub refunds: BTreeMap<Uuid, Refund>,
+    pub splits: BTreeMap<Uuid, Split>,
     /// In the order they were credited.
     pub receipts: Vec<Receipt>,
     pub receipt_keys: BTreeSet<String>,
@@ -104,6 +106,7 @@ impl Tenant {
             charges: BTreeMap::new(),
             withdrawals: BTreeMap::new(),
             refunds: BTreeMap::new(),
+            splits: BTreeMap::new(),
             receipts: Vec::new(),
             receipt_keys: BTreeSet::new(),
             names: BTreeMap::new(),
@@ -129,6 +132,7 @@ impl Tenant {
             ResourceKind::Refund => {
                 self.refunds.get(&id).map(|refund| Record::Refund(Box::new(refund.clone())))
             }
+            ResourceKind::Split => self.splits.get(&id).map(|split| Record::Split(Box::new(split.clone()))),
         }
     }
 
@@ -138,6 +142,7 @@ impl Tenant {
             ResourceKind::Charge => self.charges.get(&id).map(|charge| charge.version),
             ResourceKind::Withdrawal => self.withdrawals.get(&id).map(|withdrawal| withdrawal.version),
             ResourceKind::Refund => self.refunds.get(&id).map(|refund| refund.version),
+            ResourceKind::Split => self.splits.get(&id).map(|split| split.version),
         }
     }
 }

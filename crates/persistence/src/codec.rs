@@ -136,8 +136,7 @@ pub fn provider_id(column: &str, value: &str) -> Result<ProviderId, StoreError> 
 
 /// What kind of record.
 pub fn resource_kind(column: &str, value: &str) -> Result<ResourceKind, StoreError> {
-    const KINDS: [ResourceKind; 3] = [ResourceKind::Charge, ResourceKind::Withdrawal, ResourceKind::Refund];
-    named(column, value, |name| KINDS.into_iter().find(|kind| kind.as_str() == name))
+    named(column, value, |name| ResourceKind::ALL.into_iter().find(|kind| kind.as_str() == name))
 }
 
 /// A reference to a record.

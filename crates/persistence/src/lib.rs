@@ -31,6 +31,7 @@
 //!     name: "Loja".into(),
 //!     status: IntegratorStatus::Active,
 //!     postback_scope: None,
+//!     split_postback: None,
 //!     created_at: Timestamp::from_micros(0),
 //! };
 //! store.create(integrator).await?;

@@ -23,6 +23,7 @@
 //! tells whether it was the first sending that happened.
 
 mod apply;
+mod ask;
 mod audit_log;
 mod books;
 mod callbacks;
@@ -43,6 +44,7 @@ mod pool;
 mod postbacks;
 mod refunds;
 mod settings;
+mod splits;
 mod statement;
 mod types;
 mod vitals;

@@ -9,6 +9,7 @@ mod limits;
 mod postbacks;
 mod refunds;
 mod settings;
+mod splits;
 mod withdrawals;
 
 pub use audit_log::LogRow;
@@ -23,4 +24,5 @@ pub use postbacks::{
 };
 pub use refunds::RefundRow;
 pub use settings::{ApiKeyRow, FeeScheduleRow, IntegratorRow, KeyChangeRow, KeySecretsRow, status_name};
+pub use splits::SplitRow;
 pub use withdrawals::WithdrawalRow;

@@ -12,6 +12,7 @@ table! {
         status -> Text,
         created_at -> Instant,
         postback_scope -> Nullable<Text>,
+        split_postback -> Nullable<Text>,
     }
 }
 
@@ -150,6 +151,7 @@ table! {
         taken_back_cents -> BigInt,
         postback_all -> Bool,
         metadata -> Nullable<Text>,
+        split -> Nullable<Text>,
     }
 }
 
@@ -237,6 +239,24 @@ table! {
         updated_at -> Instant,
         follow_up_at -> Nullable<Instant>,
         follow_up_attempts -> BigInt,
+    }
+}
+
+table! {
+    use diesel::sql_types::{BigInt, Nullable, Text};
+    use crate::codec::{Id, Instant};
+
+    splits (integrator_id, id) {
+        integrator_id -> Id,
+        id -> Id,
+        version -> BigInt,
+        from_id -> Id,
+        charge_id -> Id,
+        amount_cents -> BigInt,
+        taken_back_cents -> BigInt,
+        postback_url -> Nullable<Text>,
+        created_at -> Instant,
+        updated_at -> Instant,
     }
 }
 

@@ -39,6 +39,7 @@ mod postbacks;
 mod reader;
 mod refunds;
 mod settings;
+mod splits;
 mod types;
 mod update;
 mod vitals;

@@ -77,6 +77,7 @@ fn folder(kind: ResourceKind) -> &'static str {
         ResourceKind::Charge => "charges",
         ResourceKind::Withdrawal => "payments",
         ResourceKind::Refund => "refunds",
+        ResourceKind::Split => "splits",
     }
 }
 

@@ -12,12 +12,14 @@ use pix_domain::charges::{Charge, ChargeState};
 use pix_domain::error::ServiceError;
 use pix_domain::fees::{FeeSchedule, Operation as Fee};
 use pix_domain::ids::{IntegratorId, ResourceKind, ResourceRef};
+use pix_domain::provider::Payment;
+use pix_domain::splits::Part;
 use pix_domain::transition::Record;
 use pix_domain::wallet::Posting;
 use pix_domain::withdrawals::{OutgoingState, RESOLVED_FAILED};
 use uuid::Uuid;
 
-use crate::clients::{Intent, Told, means_nothing_was_done};
+use crate::clients::{Intent, SHARE_OF_A_MILLION, Told, means_nothing_was_done};
 use crate::desk::{Fate, Operation};
 use crate::model::{Outgoing, changed_though_final, is_final, outgoing, state_name, tag};
 use crate::sim::{State, number, short};
@@ -39,6 +41,7 @@ pub fn check(world: &mut World) -> Option<String> {
     found(world)
         .or_else(|| ends(world, Knowledge::Everything))
         .or_else(|| books(world))
+        .or_else(|| torn(world))
         .or_else(|| cash(world))
         .or_else(|| history(world))
 }
@@ -76,7 +79,8 @@ fn ends(world: &World, knowledge: Knowledge) -> Option<String> {
             let was_open = knowledge == Knowledge::Everything || world.due_when_healed.contains_key(resource);
             let wrong = match record {
                 Record::Charge(charge) => wrong_charge(state, charge, was_open)
-                    .or_else(|| wrong_charge_fee(&world.fees, state, charge)),
+                    .or_else(|| wrong_charge_fee(&world.fees, state, charge))
+                    .or_else(|| wrong_share(&world.fees, state, charge)),
                 other => outgoing(other).and_then(|outgoing| {
                     wrong_end(state, *resource, outgoing, was_open)
                         .or_else(|| wrong_fee(&world.fees, *resource, outgoing))
@@ -184,24 +188,60 @@ fn wrong_fee(
     (expected != record.fee).then(|| format!("its fee is {}, by its schedule {expected}", record.fee))
 }
 
+/// The payments on a charge that are credited to it.
+fn credited_on<'a>(state: &'a State, charge: &'a Charge) -> impl Iterator<Item = &'a Payment> {
+    let made = state.desk.charges.get(&charge.id.0);
+    made.into_iter().flat_map(|made| &made.payments).map(|paid| &paid.payment).filter(move |payment| {
+        let key = (charge.integrator_id, payment.key.to_text());
+        state.model.receipts.get(&key) == Some(&charge.resource())
+    })
+}
+
 fn wrong_charge_fee(
     fees: &BTreeMap<IntegratorId, Vec<FeeSchedule>>,
     state: &State,
     charge: &Charge,
 ) -> Option<String> {
     let schedule = schedule(fees, charge.integrator_id, charge.fee_version)?;
-    let made = state.desk.charges.get(&charge.id.0)?;
-    let credited = made.payments.iter().map(|paid| &paid.payment).filter(|payment| {
-        let key = (charge.integrator_id, payment.key.to_text());
-        state.model.receipts.get(&key) == Some(&charge.resource())
-    });
     let (mut sum, mut fee) = (0, 0);
-    for payment in credited {
+    for payment in credited_on(state, charge) {
         sum += payment.amount.cents().get();
         fee += schedule.rule(Fee::CashIn).fee_within(payment.amount).get();
     }
     let said = charge.credited.as_ref().map_or((0, 0), |said| (said.amount_paid.get(), said.fee.get()));
     (said != (sum, fee)).then(|| format!("it says {said:?} of payments and fees, they are {:?}", (sum, fee)))
+}
+
+/// A share is what the payments on its charge call for, and of it is taken back what belongs to what went back of them. No
+/// charge has more than one.
+fn wrong_share(
+    fees: &BTreeMap<IntegratorId, Vec<FeeSchedule>>,
+    state: &State,
+    charge: &Charge,
+) -> Option<String> {
+    let share = charge.split.first()?;
+    let schedule = schedule(fees, charge.integrator_id, charge.fee_version)?;
+    let rule = schedule.rule(Fee::CashIn);
+    let net = |payment: &Payment| payment.amount.cents().get() - rule.fee_within(payment.amount).get();
+    let nets: Vec<i64> = credited_on(state, charge).map(net).collect();
+    let brought: i64 = match &share.part {
+        Part::Percentage(_) => nets.iter().map(|net| net * SHARE_OF_A_MILLION / 1_000_000).sum(),
+        Part::Amount(most) => nets.iter().sum::<i64>().min(most.cents().get()),
+    };
+    let (paid, back) = (charge.amount_paid().get(), charge.sent_back().get());
+    // What went back before a further payment was a greater part of it then.
+    let least = if paid > 0 { (brought * back + paid - 1) / paid } else { 0 };
+    let most = if nets.len() > 1 { brought } else { least };
+    let (amount, taken_back) = (share.amount.get(), share.taken_back.get());
+    let right = amount == brought && (least..=most).contains(&taken_back);
+    (!right).then(|| {
+        format!("it gave {amount} and took back {taken_back}; it should be {brought}, and {least} to {most}")
+    })
+}
+
+/// What one integrator was given is what another one gave.
+fn torn(world: &World) -> Option<String> {
+    world.torn().first().map(|difference| format!("between integrators: {}", difference.what))
 }
 
 /// The books are right in themselves, and are what was committed.
@@ -213,8 +253,9 @@ fn books(world: &World) -> Option<String> {
         let charges = book.charges.iter().map(|charge| Record::Charge(Box::new(charge.clone())));
         let withdrawals = book.withdrawals.iter().map(|record| Record::Withdrawal(Box::new(record.clone())));
         let refunds = book.refunds.iter().map(|record| Record::Refund(Box::new(record.clone())));
-        let stored: BTreeMap<ResourceRef, Record> =
-            charges.chain(withdrawals).chain(refunds).map(|record| (record.resource(), record)).collect();
+        let splits = book.splits.iter().map(|record| Record::Split(Box::new(record.clone())));
+        let all = charges.chain(withdrawals).chain(refunds).chain(splits);
+        let stored: BTreeMap<ResourceRef, Record> = all.map(|record| (record.resource(), record)).collect();
         let wrong = world.sim.with(|state| {
             let model = &state.model;
             let committed = model.records.iter().filter(|(resource, _)| resource.integrator_id == owner);
@@ -259,7 +300,10 @@ fn cash(world: &World) -> Option<String> {
                     let hidden = if charge.refund_reserved.is_zero() { 0 } else { hidden };
                     *cash += state.desk.paid_cents(resource.id) - state.desk.forced_cents(resource.id);
                     *cash += hidden;
+                    *cash -= charge.split.iter().map(|share| share.kept().get()).sum::<i64>();
                 }
+                // No cash at all: what one has more another has less.
+                Record::Split(split) => *cash += split.kept().get(),
                 _ => *cash -= state.desk.outgoing.get(&resource.id).map_or(0, gone_cents),
             }
         }
@@ -353,6 +397,7 @@ fn wrong_refusal(state: &State, intent: &Intent, error: &ServiceError) -> Option
             Record::Charge(charge) => charge.external_id == *name,
             Record::Withdrawal(withdrawal) => withdrawal.external_id == *name,
             Record::Refund(refund) => refund.external_id == *name,
+            Record::Split(_) => false,
         };
         let alike = |record: &&Record| {
             let resource = record.resource();

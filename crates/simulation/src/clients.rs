@@ -9,12 +9,14 @@ use pix_domain::charges::Charge;
 use pix_domain::charges::service::{ChargeService, CreateCharge};
 use pix_domain::credentials::IntegratorStatus;
 use pix_domain::error::{ServiceError, StoreError};
+use pix_domain::fees::Percent;
 use pix_domain::ids::{ChargeId, IntegratorId, ResourceKind};
 use pix_domain::money::Amount;
 use pix_domain::party::{Document, PixKey, PixKeyType};
 use pix_domain::ports::Outcome;
 use pix_domain::provider::Party;
 use pix_domain::refunds::service::{CreateRefund, RefundService};
+use pix_domain::splits::{NewShare, Part};
 use pix_domain::text::{Description, ExternalId, IdempotencyKey, PayerQuestion};
 use pix_domain::transition::Record;
 use pix_domain::withdrawals::Payee;
@@ -22,6 +24,9 @@ use pix_domain::withdrawals::service::{CreateWithdrawal, WithdrawalService};
 use uuid::Uuid;
 
 use crate::random::Random;
+
+/// What another integrator gets of a payment where it is a percentage: so many of a million.
+pub const SHARE_OF_A_MILLION: i64 = 333_333;
 
 /// What a client was told.
 #[derive(Debug, Clone)]
@@ -207,7 +212,30 @@ impl Wishes {
             postback_url: None,
             postback_scope: pix_domain::postbacks::events::PostbackScope::Outcomes,
             expires_in: Duration::from_mins(minutes),
+            split: Vec::new(),
         })
+    }
+
+    /// What is asked for, with a split to `other` where it is a charge: of three charges one gives nothing, one a percentage
+    /// and one a fixed amount. Which of them is by its number, so that it takes no chance from anything else.
+    #[must_use]
+    pub fn sharing(mut command: Command, other: Option<IntegratorId>, number: usize) -> Command {
+        if let Command::Charge(wish) = &mut command {
+            let share = Self::part(number, wish.amount).zip(other);
+            wish.split = share.map(|(part, recipient)| NewShare { recipient, part }).into_iter().collect();
+        }
+        command
+    }
+
+    fn part(number: usize, amount: Amount) -> Option<Part> {
+        match number % 3 {
+            0 => None,
+            1 => {
+                let percent = format!("{}.{:04}", SHARE_OF_A_MILLION / 10_000, SHARE_OF_A_MILLION % 10_000);
+                Percent::parse(&percent).ok().map(Part::Percentage)
+            }
+            _ => Amount::from_cents(amount.cents().get() / 4).ok().map(Part::Amount),
+        }
     }
 
     /// A withdrawal to one of three keys, of two people.

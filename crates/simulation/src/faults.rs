@@ -39,6 +39,7 @@ pub enum Fault {
     SentBackByItself,
     Owed,
     OwedRepaid,
+    SplitTakenBack,
     PaidTwice,
     PaidLate,
     PaidOtherAmount,
@@ -54,7 +55,7 @@ pub enum Fault {
 
 impl Fault {
     /// Every one.
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 43] = [
         Self::Crash,
         Self::CrashMidRequest,
         Self::ReadUnavailable,
@@ -86,6 +87,7 @@ impl Fault {
         Self::SentBackByItself,
         Self::Owed,
         Self::OwedRepaid,
+        Self::SplitTakenBack,
         Self::PaidTwice,
         Self::PaidLate,
         Self::PaidOtherAmount,
@@ -133,6 +135,7 @@ impl Fault {
             Self::SentBackByItself => "the provider sent money of a paid charge back by itself",
             Self::Owed => "more was forced out of a wallet than was there",
             Self::OwedRepaid => "what came in paid a debt",
+            Self::SplitTakenBack => "what another integrator had got of a payment was taken back",
             Self::PaidTwice => "a charge was paid again",
             Self::PaidLate => "a charge was paid after its end",
             Self::PaidOtherAmount => "a charge was paid with another amount",

@@ -83,7 +83,7 @@ pub struct Outgoing<'a> {
 /// The outgoing movement in a record, when it is one.
 pub fn outgoing(record: &Record) -> Option<Outgoing<'_>> {
     match record {
-        Record::Charge(_) => None,
+        Record::Charge(_) | Record::Split(_) => None,
         Record::Withdrawal(record) => Some(Outgoing {
             state: &record.state,
             amount: record.amount,
@@ -119,6 +119,7 @@ pub fn state_name(record: &Record) -> &'static str {
         Record::Charge(charge) => charge.state.name(),
         Record::Withdrawal(withdrawal) => withdrawal.state.name(),
         Record::Refund(refund) => refund.state.name(),
+        Record::Split(_) => "given",
     }
 }
 
@@ -137,6 +138,23 @@ impl State {
         if let Some(what) = self.broken_by(transition) {
             self.violate(what);
         }
+        for one in transition.whole() {
+            self.take_over(one);
+        }
+        if let Some(what) = transition.charge().and_then(|charge| self.torn_share(charge)) {
+            self.violate(what);
+        }
+        if transition.evidence.iter().any(|evidence| evidence.detail.starts_with("held up")) {
+            self.count(Fault::HeldUp);
+        }
+        if transition.evidence.iter().any(|evidence| evidence.kind == EvidenceKind::Decision) {
+            let new = transition.writes.iter().any(|write| write.guard == Guard::Absent);
+            self.count(if new { Fault::TwinAllowed } else { Fault::Decided });
+        }
+    }
+
+    /// Takes over what a commit, or a part of it, did to one integrator.
+    fn take_over(&mut self, transition: &Transition) {
         let owner = transition.integrator_id;
         for posting in &transition.postings {
             self.model.postings.entry(owner).or_default().push(*posting);
@@ -172,16 +190,25 @@ impl State {
             match posting.reason {
                 Reason::ForcedDebitOwed => self.count(Fault::Owed),
                 Reason::OwedRepaid => self.count(Fault::OwedRepaid),
+                Reason::SplitGivenBack => self.count(Fault::SplitTakenBack),
                 _ => {}
             }
         }
-        if transition.evidence.iter().any(|evidence| evidence.detail.starts_with("held up")) {
-            self.count(Fault::HeldUp);
-        }
-        if transition.evidence.iter().any(|evidence| evidence.kind == EvidenceKind::Decision) {
-            let new = transition.writes.iter().any(|write| write.guard == Guard::Absent);
-            self.count(if new { Fault::TwinAllowed } else { Fault::Decided });
-        }
+    }
+
+    /// What a charge gives is what its recipients have of it, at every moment.
+    fn torn_share(&self, charge: &Charge) -> Option<String> {
+        charge.split.iter().find_map(|share| {
+            let id = share.split_id.0;
+            let resource = ResourceRef { integrator_id: share.recipient, kind: ResourceKind::Split, id };
+            let has = match self.model.records.get(&resource) {
+                Some(Record::Split(split)) => split.kept(),
+                _ => Cents::ZERO,
+            };
+            let given = share.kept();
+            let charge = short(charge.resource());
+            (has != given).then(|| format!("the {charge} gave {given}, and its recipient has {has} of it"))
+        })
     }
 
     /// Compares a wallet's row with the postings so far.
@@ -231,6 +258,7 @@ impl State {
                     Record::Refund(refund) => {
                         self.broken_outgoing(before, write).or_else(|| self.twin_refund(refund, transition))
                     }
+                    Record::Split(_) => Some("it changes without its charge".into()),
                 },
             );
             if let Some(broken) = broken {

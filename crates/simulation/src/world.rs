@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pix_domain::audit::{Book, BookStore, StoredFinding};
+use pix_domain::audit::{Book, BookStore, Difference, StoredFinding};
 use pix_domain::audit_log::Operator;
 use pix_domain::callbacks::CallbackService;
 use pix_domain::charges::service::{ChargeService, CreateCharge};
@@ -29,6 +29,7 @@ use pix_domain::ports::{Ports, Stores};
 use pix_domain::provider::{Party, Payment, ReceiptKey};
 use pix_domain::reconciler::{BATCH, Reconciler};
 use pix_domain::refunds::service::RefundService;
+use pix_domain::splits::service::{compare, trace};
 use pix_domain::time::{Clock, Timestamp};
 use pix_domain::transactions::TransactionService;
 use pix_domain::transition::Record;
@@ -172,6 +173,20 @@ impl World {
         self.fees.keys().copied().map(read).collect()
     }
 
+    /// What charges gave and their recipients don't have, or have though no charge gave it.
+    pub fn torn(&self) -> Vec<Difference> {
+        let (store, mut torn) = (self.store.as_ref(), Vec::new());
+        for (_, book, _) in self.books() {
+            for charge in book.charges {
+                torn.extend(now(compare(store, store, charge)).expect("records of the reference store"));
+            }
+            for split in &book.splits {
+                torn.extend(now(trace(store, split)).expect("a charge of the reference store"));
+            }
+        }
+        torn
+    }
+
     /// Whether nothing is known to be wrong.
     fn is_well(&self) -> bool {
         self.sim.with(|state| state.violation.is_none())
@@ -191,7 +206,14 @@ impl World {
         for _ in 0..integrators {
             let id = IntegratorId(self.sim.with(crate::sim::State::next_id));
             let (status, created_at) = (IntegratorStatus::Active, self.sim.now());
-            let integrator = Integrator { id, name: "Loja".into(), status, postback_scope: None, created_at };
+            let integrator = Integrator {
+                id,
+                name: "Loja".into(),
+                status,
+                postback_scope: None,
+                split_postback: None,
+                created_at,
+            };
             now(IntegratorStore::create(self.store.as_ref(), integrator)).expect("a new integrator");
             self.fees.insert(id, Vec::new());
             if self.sim.with(|state| state.random.one_in(2)) {
@@ -353,8 +375,9 @@ impl World {
                 _ => Wishes::withdrawal(owner, number, random),
             }
         });
+        let other = self.fees.keys().copied().find(|other| *other != owner);
         if let Some(node) = self.up_node() {
-            self.request(node, command);
+            self.request(node, Wishes::sharing(command, other, number));
         }
     }
 

@@ -209,6 +209,11 @@ impl TransitionStore for Guardless {
                     refund.version = stored.next();
                     stored
                 }
+                Record::Split(split) => {
+                    let stored = self.inner.splits.find(owner, split.id).await.unwrap().unwrap().version;
+                    split.version = stored.next();
+                    stored
+                }
             };
             write.guard = Guard::At(stored);
         }

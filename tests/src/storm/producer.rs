@@ -181,6 +181,7 @@ impl Producer {
             postback_url: Some(url),
             postback_scope: PostbackScope::All,
             expires_in: DEFAULT_EXPIRES_IN,
+            split: Vec::new(),
             fee_version: 0,
         };
         Ok((charge_state::open(new, ticket(id), present()), self.dice.u32(REFUNDS)))
@@ -210,7 +211,7 @@ impl Story {
             match &write.record {
                 pix_domain::transition::Record::Charge(charge) => self.charge = charge.as_ref().clone(),
                 pix_domain::transition::Record::Refund(refund) => self.refund = Some(refund.as_ref().clone()),
-                pix_domain::transition::Record::Withdrawal(_) => {}
+                pix_domain::transition::Record::Withdrawal(_) | pix_domain::transition::Record::Split(_) => {}
             }
         }
         Ok(transition)

@@ -35,6 +35,7 @@ fn integrator(status: IntegratorStatus) -> Integrator {
         name: "Loja".into(),
         status,
         postback_scope: None,
+        split_postback: None,
         created_at: Timestamp::from_micros(0),
     }
 }

@@ -7,6 +7,7 @@ use anyhow::Context;
 use pix_domain::audit::{Book, Difference, StoredFinding, check};
 use pix_domain::credentials::Integrator;
 use pix_domain::money::Cents;
+use pix_domain::splits;
 use pix_domain::time::Clock;
 use serde_json::json;
 
@@ -85,6 +86,13 @@ pub async fn audit(store: &Store, log: Option<&Path>) -> anyhow::Result<Report> 
         let book = store.books.book(integrator.id).await?;
         differences.extend(check(integrator.id, &book));
         findings.extend(store.books.findings(integrator.id).await?);
+        let (charges, splits) = (store.records.charges.as_ref(), store.records.splits.as_ref());
+        for charge in book.charges.iter().filter(|charge| !charge.split.is_empty()) {
+            differences.extend(splits::service::compare(charges, splits, charge.clone()).await?);
+        }
+        for split in &book.splits {
+            differences.extend(splits::service::trace(charges, split).await?);
+        }
         books.push(book);
     }
     let provider = match log {
@@ -113,6 +121,7 @@ fn as_json(report: &Report) -> serde_json::Value {
                 "charges": book.charges.len(),
                 "withdrawals": book.withdrawals.len(),
                 "refunds": book.refunds.len(),
+                "splits": book.splits.len(),
             })
         })
         .collect();
@@ -157,7 +166,7 @@ pub fn as_text(report: &Report) -> String {
             .map(|entry| entry.posting.effect_cents(pix_domain::wallet::Account::Fees))
             .sum();
         lines.push(format!(
-            "{}  available {}, held {}, owed {}, fees {}; {} entries, {} charges, {} withdrawals, {} refunds",
+            "{}  available {}, held {}, owed {}, fees {}; {} entries, {} charges, {} withdrawals, {} refunds, {} splits",
             integrator.id,
             wallet.available,
             wallet.held,
@@ -166,7 +175,8 @@ pub fn as_text(report: &Report) -> String {
             wallet.entries,
             book.charges.len(),
             book.withdrawals.len(),
-            book.refunds.len()
+            book.refunds.len(),
+            book.splits.len()
         ));
     }
     lines.extend(

@@ -70,6 +70,7 @@ pub async fn create(store: &Store, journal: &Journal, name: &str) -> anyhow::Res
         name: name.to_owned(),
         status: IntegratorStatus::Active,
         postback_scope: None,
+        split_postback: None,
         created_at: SystemClock.now(),
     };
     journal.record(Action::IntegratorCreated, &integrator.id.to_string(), name).await?;

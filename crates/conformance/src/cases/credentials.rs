@@ -47,7 +47,8 @@ pub async fn integrators_are_kept_and_listed(harness: &mut dyn StoreHarness) {
     .map(|(name, status)| {
         services.wait(Duration::from_micros(1));
         let id = IntegratorId(services.id());
-        Integrator { id, name: name.into(), status, postback_scope: None, created_at: services.now() }
+        let created_at = services.now();
+        Integrator { id, name: name.into(), status, postback_scope: None, split_postback: None, created_at }
     })
     .collect();
     for integrator in made.iter().rev() {

@@ -42,6 +42,7 @@ fn with_version(mut transition: Transition, version: Version) -> Transition {
         Record::Charge(charge) => charge.version = version,
         Record::Withdrawal(withdrawal) => withdrawal.version = version,
         Record::Refund(refund) => refund.version = version,
+        Record::Split(split) => split.version = version,
     }
     transition
 }

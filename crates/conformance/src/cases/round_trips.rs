@@ -84,6 +84,7 @@ fn empty_charge(services: &Services, integrator_id: IntegratorId, state: ChargeS
         refund_reserved: Cents::ZERO,
         refunded: Cents::ZERO,
         taken_back: Cents::ZERO,
+        split: Vec::new(),
         expires_at: services.now(),
         created_at: services.now(),
         updated_at: services.now(),

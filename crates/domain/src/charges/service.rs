@@ -14,11 +14,12 @@ use crate::fees::Operation;
 use crate::ids::{ChargeId, IntegratorId, ResourceKind, ResourceRef};
 use crate::list::{ListQuery, Page};
 use crate::metadata::Metadata;
-use crate::money::Amount;
+use crate::money::{Amount, Cents};
 use crate::ports::{Applied, MAX_STALE_RETRIES, Outcome, Ports};
 use crate::postbacks::events::PostbackScope;
 use crate::provider::{ChargeReport, Party, Payment, ProviderError, Removal};
 use crate::schedule;
+use crate::splits::{self, NewShare, Share};
 use crate::text::{Email, ExternalId, IdempotencyKey, PayerQuestion, PostbackUrl};
 use crate::transition::Step;
 
@@ -47,6 +48,8 @@ pub struct CreateCharge {
     pub postback_scope: PostbackScope,
     /// How long the QR code lives.
     pub expires_in: Duration,
+    /// Who gets what part of it.
+    pub split: Vec<NewShare>,
 }
 
 impl CreateCharge {
@@ -62,9 +65,10 @@ impl CreateCharge {
             && self.metadata == charge.metadata
             && self.postback_url == charge.postback_url
             && self.expires_in == charge.expires_at.since(charge.created_at)
+            && splits::are_asked_for(&charge.split, &self.split)
     }
 
-    fn named(self, id: Uuid, fee_version: u32) -> Result<NewCharge, ServiceError> {
+    fn named(self, id: Uuid, fee_version: u32, split: Vec<Share>) -> Result<NewCharge, ServiceError> {
         let external_id_given = self.external_id.is_some();
         let external_id = match self.external_id {
             Some(name) => name,
@@ -84,6 +88,7 @@ impl CreateCharge {
             postback_scope: self.postback_scope,
             expires_in: self.expires_in,
             fee_version,
+            split,
         })
     }
 }
@@ -121,7 +126,8 @@ impl ChargeService {
         Self { ports }
     }
 
-    /// Makes a charge, or finds the one its handle stands for.
+    /// Makes a charge, or finds the one its handle stands for. [`ServiceError::Invalid`] for a `split` that can't be paid:
+    /// see [`splits::check`].
     pub async fn create(&self, command: CreateCharge) -> Result<Outcome<Charge>, ServiceError> {
         if let Some(charge) = self.replay(&command).await? {
             return self.resume(charge).await.map(Outcome::Replayed);
@@ -129,7 +135,14 @@ impl ChargeService {
         let fees = self.ports.stores.fees.current(command.integrator_id).await?;
         let key = command.idempotency_key.clone();
         let again = command.clone();
-        let new = command.named(self.ports.ids.next(), fees.version)?;
+        let id = self.ports.ids.next();
+        let fee = fees.rule(Operation::CashIn).fee_within(command.amount);
+        let net = command.amount.cents().checked_sub(fee).unwrap_or(Cents::ZERO);
+        let split = match command.split.as_slice() {
+            [] => Vec::new(),
+            asked => self.ports.shares(command.integrator_id, asked, net).await?,
+        };
+        let new = command.named(id, fees.version, split)?;
         let (integrator_id, id) = (new.integrator_id, new.id);
         let asked_at = self.ports.clock.now();
         let order = state::begin(new.clone(), asked_at).charge().map(|charge| charge.order_at(asked_at));

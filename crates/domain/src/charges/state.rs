@@ -4,11 +4,11 @@
 //! |---|---|---|---|---|---|---|---|
 //! | confirm | pending | already | already | already | already | refused | |
 //! | refuse | failed | refused | refused | refused | refused | already | |
-//! | pay | paid | paid | paid (a further PIX) | paid (late) | paid (late) | paid (late) | gross in, fee out |
+//! | pay | paid | paid | paid (a further PIX) | paid (late) | paid (late) | paid (late) | gross in, fee out, [splits](crate::splits) given |
 //! | expire | refused | expired | already | already | already | already | |
 //! | cancel | refused | canceled | refused | already | already | already | |
 //! | reserve refund, settle, release | refused | refused | paid | refused | refused | refused | the refund's own |
-//! | take back | finding | finding | paid | finding | finding | finding | the part that went back: forced out |
+//! | take back | finding | finding | paid | finding | finding | finding | splits given back; the part that went back: forced out |
 //!
 //! A payment is money, whatever we thought of the charge: it is always credited, once each by its identity, with the
 //! fee rule that held when the charge was made.
@@ -18,6 +18,7 @@ use crate::fees::FeeRule;
 use crate::money::{Amount, Cents};
 use crate::provider::{Payment, ReceiptKey, Ticket};
 use crate::schedule;
+use crate::splits::{self, Share};
 use crate::time::Timestamp;
 use crate::transition::{EventKind, Guard, Record, Step, Transition};
 use crate::wallet::{Posting, Reason};
@@ -60,6 +61,7 @@ fn born(new: NewCharge, state: ChargeState, now: Timestamp) -> Charge {
         refund_reserved: Cents::ZERO,
         refunded: Cents::ZERO,
         taken_back: Cents::ZERO,
+        split: new.split,
         expires_at: now.plus(new.expires_in),
         created_at: now,
         updated_at: now,
@@ -99,7 +101,21 @@ fn asked_about_soon(mut next: Transition, now: Timestamp) -> Transition {
     next
 }
 
+/// `next`, a change of money of a charge that had the shares `before`, with what it gives to recipients and what comes back
+/// from them.
+fn shared(mut next: Transition, before: &[Share]) -> Transition {
+    let moved = next.charge().map(|charge| splits::postings(before, &charge.split, charge.resource()));
+    next.postings.extend(moved.unwrap_or_default());
+    next
+}
+
 impl Charge {
+    /// The shares, when so much of the payments has gone back.
+    fn take_shares_back(&mut self) {
+        let (paid, sent_back) = (self.amount_paid(), self.sent_back());
+        splits::take_back(&mut self.split, paid, sent_back);
+    }
+
     /// This charge after a change, with the version it was read at as the guard.
     pub(crate) fn changed(
         mut self,
@@ -175,7 +191,9 @@ impl Charge {
         let further = self.credited.is_some();
         let event = if further { EventKind::ChargePaidAgain } else { EventKind::ChargePaid };
         let charge_id = self.id;
+        let before = self.split.clone();
         let mut transition = self.changed(now, event, |charge| {
+            splits::pay(&mut charge.split, payment.amount.cents().checked_sub(fee).unwrap_or(Cents::ZERO));
             charge.state = ChargeState::Paid;
             charge.credited = Some(match charge.credited.take() {
                 Some(before) => {
@@ -191,12 +209,14 @@ impl Charge {
                     payments: 1,
                 },
             });
+            charge.take_shares_back();
         });
         transition = transition.post(
             [(Reason::ChargePaid, payment.amount.cents()), (Reason::ChargeFee, fee)]
                 .into_iter()
                 .filter_map(|(reason, cents)| Posting::of(reason, cents, resource)),
         );
+        transition = shared(transition, &before);
         if further {
             transition = asked_about_soon(transition, now).find(
                 resource,
@@ -237,8 +257,14 @@ impl Charge {
             return Step::Refused("the sum of what was taken back does not fit");
         };
         let detail = format!("the provider sent back {more} of it, which no refund asked for");
-        let next = self.changed(now, EventKind::ChargeTakenBack, |charge| charge.taken_back = taken_back);
-        let next = asked_about_soon(next, now).post(Posting::of(Reason::ForcedDebit, more, resource));
+        let before = self.split.clone();
+        let next = self.changed(now, EventKind::ChargeTakenBack, |charge| {
+            charge.taken_back = taken_back;
+            charge.take_shares_back();
+        });
+        // What recipients give back is there before anything is forced out.
+        let next = shared(asked_about_soon(next, now), &before);
+        let next = next.post(Posting::of(Reason::ForcedDebit, more, resource));
         let next = next.find(resource, "taken_back", detail);
         Step::Next(match impossible {
             Some((code, detail)) => next.find(resource, code, detail),
@@ -295,11 +321,13 @@ impl Charge {
             (self.refund_reserved.checked_sub(amount.cents()), self.refunded.checked_add(amount.cents()));
         match (reserved, refunded) {
             (Some(reserved), Some(refunded)) => {
+                let before = self.split.clone();
                 let next = self.changed(now, EventKind::ChargeRefunded, |charge| {
                     charge.refund_reserved = reserved;
                     charge.refunded = refunded;
+                    charge.take_shares_back();
                 });
-                Step::Next(asked_about_soon(next, now))
+                Step::Next(shared(asked_about_soon(next, now), &before))
             }
             _ => Step::Refused("that much was not reserved"),
         }

@@ -6,6 +6,7 @@ use super::{ApiKey, Integrator, IntegratorStatus, KeyChange, KeySecrets};
 use crate::error::StoreError;
 use crate::ids::IntegratorId;
 use crate::postbacks::events::PostbackScope;
+use crate::text::PostbackUrl;
 use crate::time::Timestamp;
 
 /// Where integrators are kept.
@@ -30,6 +31,14 @@ pub trait IntegratorStore: Send + Sync {
         &self,
         id: IntegratorId,
         scope: Option<PostbackScope>,
+    ) -> Result<bool, StoreError>;
+
+    /// Changes where the integrator is told of splits that come to be from now on; `false` when there is no such
+    /// integrator.
+    async fn set_split_postback(
+        &self,
+        id: IntegratorId,
+        url: Option<PostbackUrl>,
     ) -> Result<bool, StoreError>;
 }
 

@@ -17,6 +17,7 @@ use crate::ids::{IntegratorId, ResourceKind, ResourceRef, Version};
 use crate::money::Cents;
 use crate::postbacks::delivery::{DeliveryState, Lane};
 use crate::refunds::Refund;
+use crate::splits::Split;
 use crate::text::PostbackUrl;
 use crate::time::Timestamp;
 use crate::transition::{EventKind, Record, Transition, Write};
@@ -73,6 +74,8 @@ impl EventKind {
             Self::RefundNeedsReview => "refund.needs_review",
             Self::RefundCompleted => "refund.completed",
             Self::RefundFailed => "refund.failed",
+            Self::SplitReceived => "split.received",
+            Self::SplitTakenBack => "split.taken_back",
             Self::ChargeCreating
             | Self::ChargeRefundReserved
             | Self::WithdrawalCreated
@@ -108,7 +111,9 @@ impl EventKind {
             | Self::ChargeRefunded
             | Self::ChargeRefundReleased
             | Self::ChargeTakenBack
-            | Self::WithdrawalReturned => Some(PostbackScope::All),
+            | Self::WithdrawalReturned
+            | Self::SplitReceived
+            | Self::SplitTakenBack => Some(PostbackScope::All),
             _ => None,
         }
     }
@@ -135,9 +140,7 @@ impl EventKey {
     pub fn parse(integrator_id: IntegratorId, text: &str) -> Option<Self> {
         let rest = text.strip_prefix("evt_")?;
         let (kind, rest) = rest.split_at_checked(1)?;
-        let kind = [ResourceKind::Charge, ResourceKind::Withdrawal, ResourceKind::Refund]
-            .into_iter()
-            .find(|candidate| candidate.as_str().starts_with(kind))?;
+        let kind = ResourceKind::ALL.into_iter().find(|candidate| candidate.as_str().starts_with(kind))?;
         let (id, sequence) = rest.split_once('_')?;
         let key = Self {
             resource: ResourceRef { integrator_id, kind, id: Uuid::try_parse(id).ok()? },
@@ -192,6 +195,13 @@ pub enum Snapshot {
         /// When it became final, if it had.
         completed_at: Option<Timestamp>,
     },
+    /// Of a split.
+    Split {
+        /// What it had brought.
+        amount: Cents,
+        /// What of that had been taken back.
+        taken_back: Cents,
+    },
 }
 
 impl Snapshot {
@@ -220,6 +230,7 @@ impl Snapshot {
             Record::Refund(refund) => {
                 Self::Refund { state: refund.state.clone(), completed_at: refund.completed_at }
             }
+            Record::Split(split) => Self::Split { amount: split.amount, taken_back: split.taken_back },
         }
     }
 
@@ -262,6 +273,13 @@ impl Snapshot {
                 version: sequence,
                 state: state.clone(),
                 completed_at: *completed_at,
+                updated_at: at,
+                ..now.as_ref().clone()
+            })),
+            (Self::Split { amount, taken_back }, Record::Split(now)) => Record::Split(Box::new(Split {
+                version: sequence,
+                amount: *amount,
+                taken_back: *taken_back,
                 updated_at: at,
                 ..now.as_ref().clone()
             })),
@@ -342,6 +360,8 @@ impl Record {
             }
             // A refund is told of as its charge's.
             Self::Refund(_) => None,
+            // The place is for splits alone.
+            Self::Split(split) => split.postback_url.as_ref().map(|url| (url, PostbackScope::All)),
         }
     }
 }
@@ -349,7 +369,8 @@ impl Record {
 impl Transition {
     /// The public events of this transition, in the order of its writes.
     ///
-    /// What a creating request is answered with is not told again, so the first event of a record is never one.
+    /// What a creating request is answered with is not told again, so the first event of a record is never one; but for a
+    /// split, which nobody asked for.
     pub fn told(&self) -> impl Iterator<Item = Told> + '_ {
         self.writes.iter().filter(|write| is_public(write)).map(|write| self.tell(write))
     }
@@ -401,10 +422,13 @@ impl Transition {
             }
             EventKind::ChargeTakenBack => posted(&[Reason::ForcedDebit, Reason::ForcedDebitOwed]),
             EventKind::WithdrawalReturned => posted(&[Reason::WithdrawalReturn]),
+            EventKind::SplitReceived => posted(&[Reason::SplitReceived]),
+            EventKind::SplitTakenBack => posted(&[Reason::ForcedDebit, Reason::ForcedDebitOwed]),
             _ => match &write.record {
                 Record::Charge(charge) => charge.amount.cents(),
                 Record::Withdrawal(withdrawal) => withdrawal.amount.cents(),
                 Record::Refund(refund) => refund.amount.cents(),
+                Record::Split(split) => split.amount,
             },
         }
     }
@@ -426,7 +450,8 @@ pub fn ends_as_returned(event: EventKind, withdrawal: &Withdrawal, at: Timestamp
 }
 
 fn is_public(write: &Write) -> bool {
-    write.event.public_name().is_some() && write.record.version() > Version::FIRST
+    let answered = write.record.version() == Version::FIRST && write.event != EventKind::SplitReceived;
+    write.event.public_name().is_some() && !answered
 }
 
 /// Which events.

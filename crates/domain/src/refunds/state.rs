@@ -16,7 +16,7 @@
 //! | Reaching | Postings | The charge |
 //! |---|---|---|
 //! | submitting, from nothing | amount + fee: available → held | `refund_reserved` up |
-//! | completed | amount: held → clearing; fee: held → fees | `refund_reserved` down, `refunded` up |
+//! | completed | amount: held → clearing; fee: held → fees; of its charge: [splits](crate::splits) given back | `refund_reserved` down, `refunded` up |
 //! | failed | amount + fee: held → available | `refund_reserved` down |
 //!
 //! The charge is written in the same transition under its own version, so that refunds not failed never sum above what
@@ -252,6 +252,7 @@ impl Refund {
             .changed(now, OutgoingState::Completed, EventKind::RefundCompleted, learn)
             .post(Posting::of(Reason::RefundSettle, amount, resource))
             .post(Posting::of(Reason::RefundFee, fee, resource));
+        next.postings.extend(of_charge.postings);
         next.writes.extend(of_charge.writes);
         Step::Next(next)
     }

@@ -35,6 +35,7 @@ fn command() -> CreateCharge {
         postback_url: None,
         postback_scope: pix_domain::postbacks::events::PostbackScope::Outcomes,
         expires_in: LIFE,
+        split: Vec::new(),
     }
 }
 

@@ -92,6 +92,7 @@ impl Doubles {
                 name: "Loja".into(),
                 status,
                 postback_scope: None,
+                split_postback: None,
                 created_at: T0,
             }))
         });

@@ -6,6 +6,7 @@
 //! | `walks` | whatever happens in whatever order, the books stay right |
 //! | `withdrawals`, `refunds`, `charges`, `credentials` | the use cases, over mocked ports |
 //! | `races` | two that work on one record at once |
+//! | `splits` | what a charge gives to others, and what comes back |
 //! | `audit` | the proof finds every kind of difference |
 
 #[cfg(test)]
@@ -20,6 +21,8 @@ mod races;
 mod refunds;
 #[cfg(test)]
 mod samples;
+#[cfg(test)]
+mod splits;
 #[cfg(test)]
 mod states;
 #[cfg(test)]

@@ -141,6 +141,7 @@ pub fn new_charge(id: u128) -> NewCharge {
         postback_scope: pix_domain::postbacks::events::PostbackScope::Outcomes,
         expires_in: LIFE,
         fee_version: 1,
+        split: Vec::new(),
     }
 }
 

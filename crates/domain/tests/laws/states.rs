@@ -47,6 +47,7 @@ fn said(step: &Step) -> String {
                 Record::Charge(charge) => charge.state.name(),
                 Record::Withdrawal(withdrawal) => withdrawal.state.name(),
                 Record::Refund(refund) => refund.state.name(),
+                Record::Split(_) => "split",
             });
             // "paid again" and "differs" are facts beside a payment, not contradictions.
             let found = transition.findings.iter().any(|finding| finding.code.contains("_though_"));

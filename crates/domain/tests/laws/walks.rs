@@ -124,7 +124,7 @@ fn decide(world: &World, doing: &Doing, ids: &mut u128) -> Option<Transition> {
 }
 
 /// Applies, as whatever uses a store does: what meets a debt is fitted to the wallet.
-fn apply_fitted(world: &World, transition: &Transition) -> Result<(), ApplyError> {
+pub fn apply_fitted(world: &World, transition: &Transition) -> Result<(), ApplyError> {
     match world.apply(transition) {
         Err(ApplyError::Owing | ApplyError::InsufficientFunds) if transition.may_meet_debt() => {
             let wallet = world.stored().book.wallet;

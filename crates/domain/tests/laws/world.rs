@@ -11,17 +11,19 @@ use pix_domain::audit_log::MockAuditLogStore;
 use pix_domain::callbacks::MockCallbackStore;
 use pix_domain::charges::store::MockChargeStore;
 use pix_domain::charges::{Charge, NewCharge, state as charge_state};
+use pix_domain::credentials::store::MockIntegratorStore;
 use pix_domain::error::{ApplyError, StoreError, UniqueKey};
 use pix_domain::evidence::{Evidence, EvidenceKind, MockEvidenceStore, Proof};
 use pix_domain::fees::MockFeeStore;
 use pix_domain::follow_up::{FollowUp, MockFollowUpStore, MockLookupStore};
-use pix_domain::ids::{MockIds, ResourceKind, ResourceRef};
+use pix_domain::ids::{IntegratorId, MockIds, ResourceKind, ResourceRef};
 use pix_domain::limits::{LimitPolicy, MockLimitStore};
 use pix_domain::ports::{Ports, Stores};
 use pix_domain::provider::MockSettlementProvider;
 use pix_domain::reconciler::LEASE;
 use pix_domain::refunds::Refund;
 use pix_domain::refunds::store::MockRefundStore;
+use pix_domain::splits::store::MockSplitStore;
 use pix_domain::time::{MockClock, Timestamp};
 use pix_domain::transition::{EventKind, Finding, Guard, Handle, MockTransitionStore, Record, Transition};
 use pix_domain::wallet::store::MockWalletStore;
@@ -63,6 +65,7 @@ pub struct Stored {
 /// The world; clones share it.
 #[derive(Clone)]
 pub struct World {
+    owner: IntegratorId,
     stored: Arc<Mutex<Stored>>,
     now_micros: Arc<AtomicI64>,
     ids: Arc<AtomicU64>,
@@ -71,7 +74,13 @@ pub struct World {
 impl World {
     /// An empty one, at [`T0`].
     pub fn new() -> Self {
+        Self::of(INTEGRATOR)
+    }
+
+    /// The same, of that integrator.
+    pub fn of(owner: IntegratorId) -> Self {
         Self {
+            owner,
             stored: Arc::default(),
             now_micros: Arc::new(AtomicI64::new(T0.micros())),
             ids: Arc::new(AtomicU64::new(0x1000)),
@@ -164,7 +173,7 @@ impl World {
         stored.book.refunds[0].clone()
     }
 
-    /// Applies as a store must, with every check that a store makes and, after it, the whole audit.
+    /// Applies as a store must, but for its parts: with every check that a store makes and, after it, the whole audit.
     pub fn apply(&self, transition: &Transition) -> Result<(), ApplyError> {
         let mut stored = self.stored();
         let stored = &mut *stored;
@@ -179,6 +188,9 @@ impl World {
                 .map(|record| record.version),
             ResourceKind::Refund => {
                 book.refunds.iter().find(|record| record.resource() == resource).map(|record| record.version)
+            }
+            ResourceKind::Split => {
+                book.splits.iter().find(|record| record.resource() == resource).map(|record| record.version)
             }
         };
         for write in &transition.writes {
@@ -237,7 +249,7 @@ impl World {
                 None => stored.follow_ups.remove(&resource),
             };
         }
-        let differences = check(INTEGRATOR, &stored.book);
+        let differences = check(self.owner, &stored.book);
         assert!(differences.is_empty(), "{differences:?}");
         stored.evidence.extend(transition.evidence.iter().cloned());
         let alone = if transition.findings.is_empty() { "evidence" } else { "finding" };
@@ -317,6 +329,8 @@ impl World {
             charges: Arc::new(self.charges()),
             withdrawals: Arc::new(self.withdrawals()),
             refunds: Arc::new(self.refunds()),
+            splits: Arc::new(MockSplitStore::new()),
+            integrators: Arc::new(MockIntegratorStore::new()),
             wallets: Arc::new(self.wallets()),
             fees: Arc::new(fees),
             limits: Arc::new(limits),
@@ -438,6 +452,7 @@ fn named(book: &Book, record: &Record) -> bool {
         Record::Charge(new) => book.charges.iter().any(|known| known.external_id == new.external_id),
         Record::Withdrawal(new) => book.withdrawals.iter().any(|known| known.external_id == new.external_id),
         Record::Refund(new) => book.refunds.iter().any(|known| known.external_id == new.external_id),
+        Record::Split(_) => false,
     }
 }
 
@@ -454,6 +469,10 @@ fn put(book: &mut Book, record: &Record) {
         Record::Refund(new) => {
             book.refunds.retain(|known| known.id != new.id);
             book.refunds.push(new.as_ref().clone());
+        }
+        Record::Split(new) => {
+            book.splits.retain(|known| known.id != new.id);
+            book.splits.push(new.as_ref().clone());
         }
     }
 }

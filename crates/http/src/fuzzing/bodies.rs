@@ -8,7 +8,9 @@ use pix_domain::ids::{ChargeId, IntegratorId};
 use pix_domain::money::{Amount, Cents};
 use pix_domain::party::TaxId;
 use pix_domain::provider::{Party, ProviderBody};
+use pix_domain::splits::{MAX_SHARES, NewShare, Part};
 use pix_domain::text::PostbackUrl;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -98,6 +100,15 @@ pub fn v1_bodies(data: &[u8]) {
         Ok(query) => assert!(query.limit > 0, "{text:?}"),
         Err(error) => refused(&error, Generation::V1, text),
     }
+    match v1::postbacks::read_place(text, |_| Ok(())) {
+        Ok(place) => {
+            let url = object(text).and_then(|fields| fields.get("postbackUrl").cloned());
+            let said = url.as_ref().map(|url| url.as_str().unwrap_or_default());
+            let read = place.as_ref().map_or("", PostbackUrl::as_str);
+            assert!(said.is_none_or(|said| said == read), "{text:?}");
+        }
+        Err(error) => refused(&error, Generation::V1, text),
+    }
 }
 
 /// A body of v2, read as each of the requests that have one.
@@ -136,6 +147,7 @@ fn movements(text: &str, mode: Mode) {
             is_the_amount(command.amount, text);
             party(&command.payer, mode, text);
             assert!((MIN_EXPIRES_IN..=MAX_EXPIRES_IN).contains(&command.expires_in), "{text:?}");
+            is_the_split(&command.split, text);
         }
         Err(error) => refused(&error, generation(mode), text),
     }
@@ -172,6 +184,20 @@ fn is_the_amount(amount: Amount, text: &str) {
     let said = fields.get("amount").map_or("", |raw| raw.get());
     let unquoted = serde_json::from_str::<String>(said).unwrap_or_else(|_number| said.to_owned());
     assert_eq!(Amount::parse(&unquoted), Ok(amount), "{text:?}");
+}
+
+/// Every part that the body names is there, and is something: one that is left out would be money of others.
+fn is_the_split(split: &[NewShare], text: &str) {
+    let fields = body::object(text).unwrap_or_default();
+    let said = fields.get("split").map_or("null", |raw| raw.get());
+    let said = serde_json::from_str::<Vec<IgnoredAny>>(said).map_or(0, |items| items.len());
+    assert_eq!(split.len(), said, "{text:?}");
+    assert!(said <= MAX_SHARES, "{text:?}");
+    for share in split {
+        if let Part::Percentage(percent) = &share.part {
+            assert!(!percent.is_zero() && percent.is_within_whole(), "{text:?}");
+        }
+    }
 }
 
 /// v1 knows who it is, by a number with its check digits.

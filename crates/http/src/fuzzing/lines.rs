@@ -57,6 +57,16 @@ pub fn cursors(data: &[u8]) {
         }
         Err(error) => refused(&error, Generation::V1, &text),
     }
+    match list::Asked::parse_plain(LIST, INTEGRATOR, &text) {
+        Ok(asked) => {
+            let again = list::Asked::parse_plain(LIST, INTEGRATOR, &asked.filters).map(|asked| asked.query);
+            let same = again.is_ok_and(|again| {
+                asked.query == pix_domain::list::ListQuery { cursor: asked.query.cursor, ..again }
+            });
+            assert!(same, "{text:?} is asked for as {:?}", asked.filters);
+        }
+        Err(error) => refused(&error, Generation::V1, &text),
+    }
     match statement::read(&text, INTEGRATOR) {
         Ok((query, filters)) => {
             assert!((1..=MAX_PER_PAGE).contains(&query.limit), "{text:?}");

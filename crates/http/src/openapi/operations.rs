@@ -84,7 +84,7 @@ pub(super) const PUBLIC: [Operation; 8] = [
 ];
 
 /// Those of integrators, each of which is in the table of routes too, which says where it stands and what scope it needs.
-pub(super) const TENANT: [Operation; 34] = [
+pub(super) const TENANT: [Operation; 38] = [
     of("POST", "/v2/pix/qrcode", v2::qrcode),
     of("POST", "/v2/pix/payment", v2::payment),
     of("POST", "/v2/pix/refund", v2::refund),
@@ -107,6 +107,8 @@ pub(super) const TENANT: [Operation; 34] = [
     of("GET", "/api/v1/withdrawals/{withdrawal}", v1::withdrawal),
     of("GET", "/api/v1/withdrawals/{withdrawal}/evidence", v1::withdrawal_evidence),
     of("GET", "/api/v1/withdrawals/{withdrawal}/receipt", v1::withdrawal_receipt),
+    of("GET", "/api/v1/splits", v1::list_splits),
+    of("GET", "/api/v1/splits/{split}", v1::split),
     of("POST", "/api/v1/transactions/consult", v1::consult),
     of("GET", "/api/v1/balance", v1::balance),
     of("GET", "/api/v1/limits", v1::limits),
@@ -117,6 +119,8 @@ pub(super) const TENANT: [Operation; 34] = [
     of("POST", "/api/v1/events/{event}/redeliver", v1_events::redeliver),
     of("POST", "/api/v1/deliveries/replay", v1_events::replay),
     of("POST", "/api/v1/postbacks/test", v1_events::try_out),
+    of("GET", "/api/v1/postbacks/splits", v1_events::split_postback),
+    of("POST", "/api/v1/postbacks/splits", v1_events::set_split_postback),
     of("GET", "/api/v1/postbacks/endpoints", v1_events::endpoints),
     of("POST", "/api/v1/postbacks/endpoints/{endpoint}/enable", v1_events::enable),
 ];

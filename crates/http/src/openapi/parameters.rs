@@ -20,6 +20,7 @@ pub(super) fn in_path(name: &str) -> Option<Parameter> {
             (name_of_record(), "The withdrawal's `uuid`, with or without hyphens, or its `external_id`.")
         }
         "refund" => (name_of_record(), "The refund's `uuid`, with or without hyphens, or its `external_id`."),
+        "split" => (inline::<AnyUuid>(), "The split's `uuid`, with or without hyphens."),
         "uuid" => (inline::<AnyUuid>(), "The charge's `uuid`."),
         "event" => (inline::<EventId>(), "The event's `id`."),
         "endpoint" => (inline::<AnyUuid>(), "The endpoint's `id`."),
@@ -93,6 +94,19 @@ fn of_list<Statuses: PartialSchema>() -> Vec<Parameter> {
     ]
 }
 
+/// The parameters of `GET /api/v1/splits`.
+pub(super) fn of_splits() -> Vec<Parameter> {
+    let cursor = text().pattern(Some("^0[01][0-9a-f]{48}$"));
+    vec![
+        in_query::<PerPage>("per_page", "How many a page has."),
+        parameter("cursor", ParameterIn::Query, "`next_cursor` or `prev_cursor` of another page.")
+            .schema(Some(cursor))
+            .build(),
+        time_in_query("created_from", "Only those that came to be at that time or later."),
+        time_in_query("created_to", "Only those that came to be before that time."),
+    ]
+}
+
 /// The parameters of `GET /api/v1/statement`.
 pub(super) fn of_statement() -> Vec<Parameter> {
     let cursor = text().pattern(Some("^0[01][0-9a-f]{32}$"));
@@ -102,7 +116,7 @@ pub(super) fn of_statement() -> Vec<Parameter> {
             .schema(Some(cursor))
             .build(),
         in_query::<EntryTypes>("type", "Only those of these types, with commas between them."),
-        in_query::<AnyUuid>("uuid", "Only those of this charge, withdrawal or refund."),
+        in_query::<AnyUuid>("uuid", "Only those of this charge, withdrawal, refund or split."),
         time_in_query("created_from", "Only those made at that time or later."),
         time_in_query("created_to", "Only those made before that time."),
     ]
@@ -128,7 +142,7 @@ pub(super) fn of_events() -> Vec<Parameter> {
             .schema(Some(cursor))
             .build(),
         in_query::<EventTypes>("type", "Only those of these types, with commas between them."),
-        in_query::<AnyUuid>("uuid", "Only those of this charge, withdrawal or refund."),
+        in_query::<AnyUuid>("uuid", "Only those of this charge, withdrawal, refund or split."),
         parameter(
             "delivered",
             ParameterIn::Query,

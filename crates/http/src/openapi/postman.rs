@@ -15,11 +15,12 @@ static COLLECTION: LazyLock<String> = LazyLock::new(|| format!("{:#}\n", write()
 const FORMAT: &str = "https://schema.getpostman.com/json/collection/v2.1.0/collection.json";
 
 /// What is kept of an answer for the requests after it: the operation, the variable, and where in the answer it is.
-const KEPT: [(&str, &str, &str); 6] = [
+const KEPT: [(&str, &str, &str); 7] = [
     ("createToken", "token", "access_token"),
     ("createCharge", "charge", "uuid"),
     ("createWithdrawal", "withdrawal", "uuid"),
     ("createRefund", "refund", "uuid"),
+    ("listSplits", "split", "data?.[0]?.uuid"),
     ("listEvents", "event", "data?.[0]?.id"),
     ("listFailingEndpoints", "endpoint", "data?.[0]?.id"),
 ];

@@ -7,6 +7,7 @@ use pix_domain::error::ServiceError;
 use pix_domain::ids::ResourceKind;
 use pix_domain::party::Document;
 use pix_domain::ports::Outcome;
+use pix_domain::splits::{Part, Share};
 use pix_domain::text::{Email, PayerQuestion, PersonName, PostbackUrl};
 use pix_domain::transactions::Transaction;
 
@@ -14,7 +15,7 @@ use super::{CURRENCY, created, failure, find, list, pairs, url};
 use crate::error::ApiError;
 use crate::extract::{Answer, TenantCall, ok};
 use crate::fields::Mode;
-use crate::json::Object;
+use crate::json::{self, Object};
 use crate::{pay, requests, time, words};
 
 /// Makes a charge.
@@ -106,7 +107,7 @@ pub(super) fn render(charge: &Charge, base: &str) -> Object {
         .object("payer", payer)
         .maybe("payerQuestion", charge.payer_question.as_ref().map(PayerQuestion::as_str))
         .object("metadata", pairs(&charge.metadata))
-        .raw("split", "null")
+        .raw("split", &split(&charge.split))
         .maybe("qrcode", ticket.map(|ticket| ticket.qrcode.as_str()))
         .maybe("pix_id", ticket.map(|ticket| ticket.provider_id.as_str()))
         .maybe("end_to_end_id", end_to_end_id.map(EndToEndId::as_str))
@@ -119,6 +120,27 @@ pub(super) fn render(charge: &Charge, base: &str) -> Object {
         .text("created_at", &time::rfc3339(charge.created_at))
         .text("updated_at", &time::rfc3339(charge.updated_at))
         .object("links", links(charge, base))
+}
+
+/// Who gets what part of it.
+fn split(shares: &[Share]) -> String {
+    if shares.is_empty() {
+        return "null".to_owned();
+    }
+    json::array(shares.iter().map(|share| {
+        let (percentage, amount) = match &share.part {
+            Part::Percentage(percentage) => (percentage.plain(), None),
+            Part::Amount(amount) => ("null".to_owned(), Some(amount.cents())),
+        };
+        Object::new()
+            .text("uuid", &share.split_id.to_string())
+            .text("recipient", &share.recipient.to_string())
+            .raw("percentage", &percentage)
+            .maybe_money("amount", amount)
+            .money("received", share.amount)
+            .money("taken_back", share.taken_back)
+            .end()
+    }))
 }
 
 fn links(charge: &Charge, base: &str) -> Object {

@@ -19,6 +19,9 @@ use crate::time;
 /// The longest `Link` header field.
 const MAX_LINK_BYTES: usize = 4 * 1024;
 
+/// What any list can be asked for.
+const PLAIN_FILTERS: [&str; 4] = ["per_page", "cursor", "created_from", "created_to"];
+
 /// What a list is asked for.
 #[derive(Debug)]
 pub(crate) struct Asked {
@@ -38,11 +41,30 @@ impl Asked {
         query_string: &str,
         states: impl Fn(&str) -> Option<&'static [&'static str]>,
     ) -> Result<Self, ApiError> {
-        let values = values(query_string)?;
+        Self::read(list, integrator_id, &values(query_string)?, states)
+    }
+
+    /// The same for a list of what has neither states nor names.
+    pub(crate) fn parse_plain(
+        list: &'static str,
+        integrator_id: IntegratorId,
+        query_string: &str,
+    ) -> Result<Self, ApiError> {
+        let mut values = values(query_string)?;
+        values.retain(|name, _| PLAIN_FILTERS.contains(&name.as_str()));
+        Self::read(list, integrator_id, &values, |_| None)
+    }
+
+    fn read(
+        list: &'static str,
+        integrator_id: IntegratorId,
+        values: &BTreeMap<String, String>,
+        states: impl Fn(&str) -> Option<&'static [&'static str]>,
+    ) -> Result<Self, ApiError> {
         let mut problems = Problems::default();
         let mut query = ListQuery { limit: DEFAULT_PER_PAGE, ..ListQuery::default() };
         let (mut filters, mut told) = (String::new(), false);
-        for (name, value) in &values {
+        for (name, value) in values {
             match name.as_str() {
                 "per_page" => query.limit = per_page(value, &mut problems),
                 "status" => query.states = all_states(value, &states, &mut problems),
@@ -268,6 +290,17 @@ mod tests {
         for place in ["00019900000000-7000-8000-0000000000ff", "", "02", "02019900000000007000800000000000ff"]
         {
             assert_eq!(read_cursor("charges", OURS, &cursor::write("charges", OURS, place)), None, "{place}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_what_has_no_states_looks_at_none() {
+        let asked = Asked::parse_plain("splits", OURS, "status=x&external_id=%00&metadata[]=1&per_page=3");
+        let asked = asked.unwrap();
+        assert_eq!(asked.query, ListQuery { limit: 3, ..ListQuery::default() });
+        assert_eq!(asked.filters, "per_page=3&");
+        for query in ["per_page=0", "cursor=x", "created_from=yesterday"] {
+            assert!(Asked::parse_plain("splits", OURS, query).is_err(), "{query}");
         }
     }
 

@@ -1,5 +1,5 @@
-//! `/api/v1/deliveries` and `/api/v1/postbacks`: delivering much at once once more, trying out a URL, and the receivers
-//! that fail.
+//! `/api/v1/deliveries` and `/api/v1/postbacks`: delivering much at once once more, trying out a URL, the receivers that
+//! fail, and where splits are told of.
 
 use actix_web::HttpResponse;
 use pix_domain::error::ServiceError;
@@ -16,7 +16,7 @@ use crate::error::ApiError;
 use crate::extract::{Answer, TenantCall, ok};
 use crate::fields::{Form, Mode, Problems};
 use crate::json::{self, Object};
-use crate::time;
+use crate::{requests, time};
 
 /// When a client is to ask again that has another trial under way, in seconds.
 const TRIAL_RETRY_AFTER_SECONDS: u64 = 5;
@@ -70,6 +70,27 @@ pub(crate) async fn enable(mut call: TenantCall) -> Answer {
     Ok(ok(Object::new().text("id", &id.to_string()).raw("off", "null")))
 }
 
+/// Where the integrator is told of splits.
+pub(crate) async fn of_splits(call: TenantCall) -> Answer {
+    let caller = call.caller().await?;
+    let integrators = call.state.services.integrators.clone();
+    let found = call.state.run(async move { integrators.find(caller.integrator_id).await }).await?;
+    Ok(ok(of_place(found.and_then(|integrator| integrator.split_postback).as_ref())))
+}
+
+/// Sets where the integrator is told of splits that come to be from now on.
+pub(crate) async fn set_of_splits(mut call: TenantCall) -> Answer {
+    let caller = call.caller().await?;
+    let text = call.text().await?;
+    let place = read_place(&text, |url| call.state.services.postbacks.check(url))?;
+    let (integrators, url) = (call.state.services.integrators.clone(), place.clone());
+    let set = call.state.run(async move { integrators.set_split_postback(caller.integrator_id, url).await });
+    if !set.await? {
+        return Err(ServiceError::NotFound.into());
+    }
+    Ok(ok(of_place(place.as_ref())))
+}
+
 /// What is to be delivered once more.
 pub(crate) fn read_replay(text: &str) -> Result<ReplayQuery, ApiError> {
     let form = Form::parse(text, Mode::Strict)?;
@@ -113,6 +134,25 @@ fn read_url(text: &str, postbacks: &PostbackService) -> Result<PostbackUrl, ApiE
         postbacks.check(&url).map(|()| url)
     };
     form.required("url", parse, &mut problems).ok_or_else(|| problems.into_error())
+}
+
+/// Where splits are told of; `None` for nowhere. A body that says nothing of it is a mistake, and changes nothing.
+pub(crate) fn read_place(
+    text: &str,
+    check: impl Fn(&PostbackUrl) -> Result<(), Invalid>,
+) -> Result<Option<PostbackUrl>, ApiError> {
+    let form = Form::parse(text, Mode::Strict)?;
+    let mut problems = Problems::default();
+    if !form.has("postbackUrl") {
+        problems.add("postbackUrl", Invalid::REQUIRED, "postbackUrl is required");
+    }
+    let place = requests::postback_url(&form, &check, &mut problems);
+    problems.check()?;
+    Ok(place)
+}
+
+fn of_place(url: Option<&PostbackUrl>) -> Object {
+    Object::new().maybe("postbackUrl", url.map(PostbackUrl::as_str))
 }
 
 fn of_reply(reply: &Reply, duration_ms: u64) -> Object {

@@ -6,6 +6,7 @@ use pix_domain::charges::Charge;
 use pix_domain::money::Cents;
 use pix_domain::provider::Party;
 use pix_domain::refunds::Refund;
+use pix_domain::splits::Split;
 use pix_domain::time::Timestamp;
 use pix_domain::transactions::Transaction;
 use pix_domain::withdrawals::Withdrawal;
@@ -96,6 +97,21 @@ pub(crate) fn of_refund(refund: &Refund) -> Object {
         .text("status", status)
         .text("outcome", words::outgoing_outcome(&refund.state))
         .maybe("dateApproval", approved.as_deref())
+        .object("creditParty", Object::new())
+        .object("debitParty", Object::new())
+}
+
+/// A split. It has no name of the recipient's, so its id is one; and it names nobody: whose payment it is a part of is for
+/// the charge's integrator to know.
+pub(crate) fn of_split(split: &Split, transaction_type: &'static str, amount: Cents) -> Object {
+    Object::new()
+        .text("transactionType", transaction_type)
+        .text("transactionId", &split.id.0.simple().to_string())
+        .text("external_id", &split.id.to_string())
+        .money("amount", amount)
+        .text("paymentType", "PIX")
+        .text("status", words::v2_split(split))
+        .maybe("dateApproval", approved(Some(split.created_at)).as_deref())
         .object("creditParty", Object::new())
         .object("debitParty", Object::new())
 }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use pix_conformance::builders::{amount, cents};
 use pix_conformance::{Services, StoreSet, builders};
 use pix_domain::charges::{Charge, ChargeState, Credited, Failure};
-use pix_domain::ids::{IntegratorId, ResourceKind};
+use pix_domain::ids::{ChargeId, IntegratorId, ResourceKind, SplitId, Version};
 use pix_domain::money::Cents;
 use pix_domain::party::{Document, PixKey, PixKeyType};
 use pix_domain::postbacks::events::{EventKey, ListedEvent, Snapshot, StoredEvent};
 use pix_domain::postbacks::relay::PostbackBodies;
 use pix_domain::provider::{Party, ProviderId, ReceiptKey};
 use pix_domain::refunds::Refund;
+use pix_domain::splits::Split;
 use pix_domain::text::{Email, ExternalId, PersonName};
 use pix_domain::transition::{EventKind, Record};
 use pix_domain::withdrawals::{OutgoingState, Payee, Withdrawal};
@@ -166,6 +167,22 @@ fn refunds(services: &Services) -> Vec<Refund> {
     states.map(|state| Refund { state, external_id_given: false, ..plain.clone() }).collect()
 }
 
+fn split() -> Split {
+    let made_at = builders::integrator(OURS).created_at;
+    Split {
+        id: SplitId(Uuid::from_u128(0x51)),
+        integrator_id: OURS,
+        version: Version::FIRST,
+        from: IntegratorId(Uuid::from_u128(8)),
+        charge_id: ChargeId(Uuid::from_u128(0xc4a)),
+        amount: cents(5_000),
+        taken_back: Cents::ZERO,
+        postback_url: None,
+        created_at: made_at,
+        updated_at: made_at,
+    }
+}
+
 /// Every event that there could be: every kind, over every record of its kind.
 fn all_events() -> Vec<ListedEvent> {
     let services = services();
@@ -174,6 +191,10 @@ fn all_events() -> Vec<ListedEvent> {
         .map(|charge| Record::Charge(Box::new(charge)))
         .chain(withdrawals(&services).into_iter().map(|one| Record::Withdrawal(Box::new(one))))
         .chain(refunds(&services).into_iter().map(|refund| Record::Refund(Box::new(refund))))
+        .chain(
+            [Cents::ZERO, cents(4_999), cents(5_000)]
+                .map(|taken_back| Record::Split(Box::new(Split { taken_back, ..split() }))),
+        )
         .collect();
     let mut all = Vec::new();
     for kind in EventKind::ALL {
@@ -258,6 +279,8 @@ fn what_goes_out_has_a_type_of_its_own_beside_the_outcomes() {
             ("cashout.failed", "PAYMENT"),
             ("cashout.returned", "REVERTPIX"),
             ("cashout.settled_late", "PAYMENT"),
+            ("split.received", "SPLIT"),
+            ("split.taken_back", "SPLITREVERSAL"),
         ]
     );
 }
@@ -299,6 +322,7 @@ fn amounts_are_what_moved_where_something_did() {
     let sent = Withdrawal { state: OutgoingState::Completed, ..withdrawal(&services) };
     let charge = Record::Charge(Box::new(paid));
     let withdrawal = Record::Withdrawal(Box::new(sent));
+    let split = Record::Split(Box::new(split()));
     let back = Some(Uuid::from_u128(5));
     for (kind, record, told) in [
         (EventKind::ChargePaid, &charge, json!(12.34)),
@@ -309,6 +333,8 @@ fn amounts_are_what_moved_where_something_did() {
         (EventKind::ChargeExpired, &charge, json!(100)),
         (EventKind::ChargeCanceled, &charge, json!(100)),
         (EventKind::WithdrawalReturned, &withdrawal, json!(12.34)),
+        (EventKind::SplitReceived, &split, json!(12.34)),
+        (EventKind::SplitTakenBack, &split, json!(12.34)),
         (EventKind::WithdrawalCompleted, &withdrawal, json!(10)),
         (EventKind::WithdrawalFailed, &withdrawal, json!(10)),
         (EventKind::WithdrawalSettledLate, &withdrawal, json!(10)),
@@ -320,6 +346,29 @@ fn amounts_are_what_moved_where_something_did() {
         let is_charge = record.resource().kind == ResourceKind::Charge;
         assert_eq!(paid, is_charge.then(|| json!(100)), "{kind:?}");
     }
+}
+
+#[test]
+fn a_split_is_told_of_without_the_charge_and_its_payer() {
+    let told = |kind, split: &Split| {
+        let record = Record::Split(Box::new(split.clone()));
+        body(&listed(kind, record, cents(5_000), None)).unwrap()
+    };
+    let whole = split();
+    let simple = whole.id.0.simple().to_string();
+    let flat = json!({
+        "transactionType": "SPLIT", "transactionId": simple, "external_id": whole.id.to_string(), "amount": 50,
+        "paymentType": "PIX", "status": "PAID", "dateApproval": "2026-01-15 09:00:00", "creditParty": {},
+        "debitParty": {}, "event": "split.received", "eventId": format!("evt_s{simple}_1"), "sequence": 1,
+        "uuid": whole.id.to_string()
+    });
+    let mut wrapped = flat.clone();
+    wrapped["requestBody"] = flat;
+    assert_eq!(told(EventKind::SplitReceived, &whole), wrapped);
+    assert!(!wrapped.to_string().contains(&whole.charge_id.0.simple().to_string()));
+    let back =
+        |taken_back| told(EventKind::SplitTakenBack, &Split { taken_back: cents(taken_back), ..split() });
+    assert_eq!((&back(4_999)["status"], &back(5_000)["status"]), (&json!("PAID"), &json!("REFUNDED")));
 }
 
 #[test]

@@ -39,6 +39,8 @@ mod receipts;
 #[cfg(test)]
 mod shared_limits;
 #[cfg(test)]
+mod splits;
+#[cfg(test)]
 mod statement;
 #[cfg(test)]
 mod support;

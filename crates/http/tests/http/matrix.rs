@@ -48,6 +48,7 @@ struct Owned {
     charge: Names,
     refund: Names,
     withdrawal: Names,
+    split: Names,
     event: Names,
     endpoint: Names,
 }
@@ -72,6 +73,7 @@ impl Owned {
         let refund =
             gateway.post(&tenant, &refunds, &json!({"amount": 1, "external_id": "owned-refund"})).await;
         let refund = refund.expect(201);
+        let split = Self::split(gateway, &tenant).await;
         gateway.receiver.fails("refused");
         gateway.deliver().await;
         let events = gateway.get(&tenant, "/api/v1/events").await.expect(200).json();
@@ -85,17 +87,39 @@ impl Owned {
                 &withdrawal_uuid,
                 &["owned-payout", &withdrawal.text("pix_id"), &shown.text("end_to_end_id")],
             ),
+            split: Names::new(&split, &[]),
             event: Names { own: vec![event], nobodys: vec![format!("evt_c{}_2", NOBODYS.simple())] },
             endpoint: Names::new(&endpoint, &[]),
             tenant,
         }
     }
 
+    /// The uuid of a part of somebody else's charge that the tenant has.
+    async fn split(gateway: &Gateway, tenant: &Tenant) -> String {
+        let place = json!({"postbackUrl": "https://owner.example/splits"});
+        gateway.post(tenant, "/api/v1/postbacks/splits", &place).await.expect(200);
+        let giver = gateway.rich().await;
+        let mut body = charge_body();
+        body["split"] = json!([{"recipient": tenant.id.to_string(), "percentage": "10"}]);
+        let given = gateway.post(&giver, "/api/v1/charges", &body).await.expect(201).text("uuid");
+        gateway.pay(&giver, &given, 1_550).await;
+        let splits = gateway.get(tenant, "/api/v1/splits").await.expect(200).json();
+        splits["data"][0]["uuid"].as_str().unwrap().to_owned()
+    }
+
     /// Everything that the owner can see of it, to be compared.
     async fn seen(&self, gateway: &Gateway) -> Vec<Value> {
         let mut seen = Vec::new();
-        for path in ["/balance", "/statement", "/charges", "/withdrawals", "/events", "/postbacks/endpoints"]
-        {
+        for path in [
+            "/balance",
+            "/statement",
+            "/charges",
+            "/withdrawals",
+            "/splits",
+            "/events",
+            "/postbacks/splits",
+            "/postbacks/endpoints",
+        ] {
             seen.push(gateway.get(&self.tenant, &format!("/api/v1{path}")).await.expect(200).json());
         }
         seen
@@ -110,6 +134,7 @@ impl Owned {
                 "{charge}" => &self.charge,
                 "{refund}" => &self.refund,
                 "{withdrawal}" => &self.withdrawal,
+                "{split}" => &self.split,
                 "{event}" => &self.event,
                 "{endpoint}" => &self.endpoint,
                 unknown => panic!("teach the matrix what {unknown} of {path} is"),
@@ -118,7 +143,7 @@ impl Owned {
             let request = |name: &str| Named { path: path.replace(parameter, name), body: body.clone() };
             return names.pairs().map(|(own, nobodys)| [request(own), request(nobodys)]).collect();
         }
-        let all = [&self.charge, &self.refund, &self.withdrawal];
+        let all = [&self.charge, &self.refund, &self.withdrawal, &self.split];
         let pairs = || all.iter().flat_map(|names| names.pairs());
         let bodies = |fields: &[&str]| {
             let body = |field: &str, name: &str| Named { path: path.to_owned(), body: json!({field: name}) };
@@ -143,11 +168,25 @@ impl Owned {
             ("POST", "/api/v1/withdrawals" | "/api/v1/withdrawals/quote" | "/v2/pix/payment") => {
                 self.makes(path, &withdrawal_body())
             }
-            ("POST", "/api/v1/postbacks/test" | "/api/v1/deliveries/replay" | "/v2/balance")
-            | ("GET", "/api/v1/balance" | "/api/v1/limits" | "/api/v1/postbacks/endpoints") => {
+            (
+                "POST",
+                "/api/v1/postbacks/test"
+                | "/api/v1/postbacks/splits"
+                | "/api/v1/deliveries/replay"
+                | "/v2/balance",
+            )
+            | (
+                "GET",
+                "/api/v1/splits"
+                | "/api/v1/balance"
+                | "/api/v1/limits"
+                | "/api/v1/postbacks/splits"
+                | "/api/v1/postbacks/endpoints",
+            ) => {
                 let body = match (method, path) {
                     ("GET", _) => Value::Null,
                     (_, "/api/v1/postbacks/test") => json!({"url": "https://somewhere.example/"}),
+                    (_, "/api/v1/postbacks/splits") => json!({"postbackUrl": "https://somewhere.example/"}),
                     _ => json!({}),
                 };
                 vec![[0, 1].map(|_| Named { path: path.to_owned(), body: body.clone() })]

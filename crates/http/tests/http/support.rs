@@ -28,6 +28,7 @@ use pix_domain::provider::{
     SettlementProvider, Ticket,
 };
 use pix_domain::refunds::service::RefundService;
+use pix_domain::splits::service::SplitService;
 use pix_domain::text::{ExternalId, PostbackUrl};
 use pix_domain::time::Timestamp;
 use pix_domain::transactions::TransactionService;
@@ -321,9 +322,11 @@ impl Gateway {
             charges: ChargeService::new(ports.clone()),
             withdrawals: WithdrawalService::new(ports.clone()),
             refunds: RefundService::new(ports.clone()),
+            splits: SplitService::new(ports.clone()),
             transactions: TransactionService::new(ports.clone()),
             callbacks: CallbackService::new(ports.clone()),
             postbacks: PostbackService::new(postbacks.clone()),
+            integrators: ports.stores.integrators.clone(),
             wallets: ports.stores.wallets.clone(),
             statement: StatementService::new(ports.clone()),
             clock: ports.clock.clone(),

@@ -108,10 +108,10 @@ async fn the_problems_of_all_fields_come_back_at_once() {
             ("payerQuestion", "invalid_characters"),
             ("postbackUrl", "invalid_format"),
             ("expiration", "invalid_format"),
-            ("split", "not_supported"),
+            ("split.0.recipient", "invalid_format"),
         ]
     );
-    assert_eq!(problem["errors"][8]["message"], "splits can't be paid out yet: leave `split` out");
+    assert_eq!(problem["errors"][8]["message"], "split.0.recipient must be a UUID");
     let answer = gateway.post(&tenant, CHARGES, &json!({})).await.expect(422).json();
     assert_eq!(answer["errors"].as_array().unwrap().len(), 3);
     assert_eq!(answer["errors"][0]["message"], "amount is required");

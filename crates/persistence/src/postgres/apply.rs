@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::columns::Form;
 use super::error::{DbError, OUT_OF_RANGE, OWED_ALONE, Of, taken, understand};
 use super::pool::{Conn, Connections, answer_timeout};
-use super::statement::{Code, Statement};
+use super::statement::{Code, Fate, Statement};
 use super::{PgOptions, PgStore};
 use crate::codec::DbId;
 use crate::vitals::PoolUse;
@@ -90,10 +90,10 @@ impl Applier {
         let mut why = String::new();
         for _ in 0..MAX_ATTEMPTS {
             let mut open = Vec::new();
-            let codes = self.run(&[sent], Form::Plain, self.answer_timeout, &mut open).await;
-            match codes.map(|codes| codes.into_iter().next()) {
-                Ok(Some(Code::Decided(result))) => return result,
-                Ok(Some(Code::Again) | None) => "a lone transition was not decided".clone_into(&mut why),
+            let codes = self.run_one(sent, self.answer_timeout, &mut open).await;
+            match codes {
+                Ok(Code::Decided(result)) => return result,
+                Ok(Code::Again) => "a lone transition was not decided".clone_into(&mut why),
                 Err(DbError::Taken(constraint)) => match taken(&constraint) {
                     Some(key) => return Err(ApplyError::Duplicate(key)),
                     // Two numbered the same row; one of them numbers it again.
@@ -110,7 +110,7 @@ impl Applier {
         Err(StoreError::Unavailable(format!("others were in the way {MAX_ATTEMPTS} times: {why}")).into())
     }
 
-    /// Applies many that have nothing in common but wallets; `None` where it has to be asked again.
+    /// Applies many without parts that have nothing in common but wallets; `None` where it has to be asked again.
     pub async fn many(&self, group: &[Arc<Sent>]) -> Vec<Option<Applied>> {
         if let [lone] = group {
             return vec![Some(self.one(lone).await)];
@@ -148,6 +148,21 @@ impl Applier {
         }
     }
 
+    /// Sends one transition, with its parts.
+    async fn run_one(
+        &self,
+        sent: &Sent,
+        patience: Duration,
+        open: &mut Vec<String>,
+    ) -> Result<Code, DbError> {
+        // Those with parts differ in how many rows they have; as arrays they share their prepared statements.
+        let form = if sent.transition.parts.is_empty() { Form::Plain } else { Form::Arrays };
+        let codes = self.run(&[sent], form, patience, open).await?;
+        // Where one of them is refused, the others only say that something was.
+        let refusal = codes.iter().find(|code| matches!(code, Code::Decided(Err(_))));
+        Ok(refusal.or(codes.as_slice().first()).cloned().unwrap_or(Code::Again))
+    }
+
     /// Sends a statement and waits at most `patience` for its answer. The name of a session that was lost on the way is
     /// added to `open`: what was sent there may still happen.
     async fn run(
@@ -159,8 +174,11 @@ impl Applier {
     ) -> Result<Vec<Code>, DbError> {
         let mut conn =
             self.connections.get().await.map_err(|error| DbError::Unavailable(error.to_string()))?;
-        let rows: Vec<(&Transition, Uuid)> = group.iter().map(|sent| (&sent.transition, sent.id)).collect();
-        let statement = Statement::new(&rows, form);
+        let has_parts = group.iter().any(|sent| !sent.transition.parts.is_empty());
+        let fate = if has_parts { Fate::Shared } else { Fate::Own };
+        let rows: Vec<(&Transition, Uuid)> =
+            group.iter().flat_map(|sent| sent.transition.whole().map(|one| (one, sent.id))).collect();
+        let statement = Statement::new(&rows, form, fate);
         let answer = timeout(patience, Self::ask(&mut conn, &statement)).await;
         let answer = answer.unwrap_or_else(|_elapsed| {
             Err(DbError::Lost(format!("no answer within {} ms", patience.as_millis())))
@@ -221,12 +239,10 @@ impl Applier {
         until: Instant,
     ) -> Result<Applied, String> {
         let patience = self.answer_timeout.min(until.saturating_duration_since(Instant::now()));
-        let refused = match self.run(&[sent], Form::Plain, patience, open).await {
-            Ok(codes) => match codes.into_iter().next() {
-                Some(Code::Decided(Ok(()))) => return Ok(Ok(())),
-                Some(Code::Decided(Err(refused))) => refused,
-                Some(Code::Again) | None => return Err("a lone transition was not decided".to_owned()),
-            },
+        let refused = match self.run_one(sent, patience, open).await {
+            Ok(Code::Decided(Ok(()))) => return Ok(Ok(())),
+            Ok(Code::Decided(Err(refused))) => refused,
+            Ok(Code::Again) => return Err("a lone transition was not decided".to_owned()),
             Err(DbError::Taken(constraint)) => match taken(&constraint) {
                 Some(key) => ApplyError::Duplicate(key),
                 None => return Err(constraint),
@@ -326,8 +342,9 @@ impl TransitionStore for PgStore {
     async fn apply(&self, transition: Transition) -> Result<(), ApplyError> {
         let sent = self.applier.number(transition)?;
         match &self.gatherer {
-            Some(gatherer) => gatherer.apply(sent).await,
-            None => self.applier.one(&sent).await,
+            Some(gatherer) if sent.transition.parts.is_empty() => gatherer.apply(sent).await,
+            // What is of several wallets would hold back the group of each.
+            _ => self.applier.one(&sent).await,
         }
     }
 

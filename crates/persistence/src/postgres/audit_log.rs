@@ -7,6 +7,7 @@ use pix_domain::audit_log::{AuditLogStore, LogEntry};
 use pix_domain::error::StoreError;
 
 use super::PgStore;
+use super::ask::Ask;
 use super::error::{DbError, Of};
 use super::types::can_be_kept;
 use crate::rows::LogRow;
@@ -35,7 +36,7 @@ impl AuditLogStore for PgStore {
             .order(audit_log::number.asc())
             .limit(limit.into())
             .select(LogRow::as_select())
-            .load(&mut conn)
+            .rows(&mut conn)
             .await
             .of("audit_log")?;
         rows.into_iter().map(LogEntry::try_from).collect()
@@ -44,7 +45,7 @@ impl AuditLogStore for PgStore {
     async fn newest(&self) -> Result<Option<LogEntry>, StoreError> {
         let mut conn = self.reads().await?;
         let newest = audit_log::table.order(audit_log::number.desc()).select(LogRow::as_select());
-        let row: Option<LogRow> = newest.first(&mut conn).await.optional().of("audit_log")?;
+        let row: Option<LogRow> = newest.limit(1).row(&mut conn).await.optional().of("audit_log")?;
         row.map(LogEntry::try_from).transpose()
     }
 
@@ -58,7 +59,7 @@ impl AuditLogStore for PgStore {
             .order(audit_log::number.desc())
             .limit(limit.into())
             .select(LogRow::as_select())
-            .load(&mut conn)
+            .rows(&mut conn)
             .await
             .of("audit_log")?;
         rows.into_iter().map(LogEntry::try_from).collect()

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use diesel::dsl::count_star;
 use diesel::prelude::{ExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper};
 use diesel::result::Error as DieselError;
-use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use diesel_async::AsyncPgConnection;
 use pix_domain::audit::{Book, BookStore, StoredFinding};
 use pix_domain::error::StoreError;
 use pix_domain::ids::{IntegratorId, ResourceRef};
@@ -14,11 +14,14 @@ use pix_domain::wallet::store::{EntryQuery, WalletStore};
 use pix_domain::wallet::{Entry, Wallet};
 
 use super::PgStore;
+use super::ask::Ask;
 use super::error::Of;
 use crate::codec::{self, DbId};
 use crate::entries::entries;
-use crate::rows::{ChargeRow, FindingRow, PostingRow, ReceiptRow, RefundRow, WalletRow, WithdrawalRow};
-use crate::schema::{charges, events, findings, postings, receipts, refunds, wallets, withdrawals};
+use crate::rows::{
+    ChargeRow, FindingRow, PostingRow, ReceiptRow, RefundRow, SplitRow, WalletRow, WithdrawalRow,
+};
+use crate::schema::{charges, events, findings, postings, receipts, refunds, splits, wallets, withdrawals};
 
 #[async_trait]
 impl WalletStore for PgStore {
@@ -34,13 +37,13 @@ impl WalletStore for PgStore {
     ) -> Result<Vec<Entry>, StoreError> {
         let mut conn = self.reads().await?;
         let wanted = entries!(DbId::from(integrator_id), query);
-        let rows: Vec<PostingRow> = wanted.load(&mut conn).await.of("postings")?;
+        let rows: Vec<PostingRow> = wanted.rows(&mut conn).await.of("postings")?;
         rows.into_iter().map(Entry::try_from).collect()
     }
 }
 
 async fn wallet(conn: &mut AsyncPgConnection, owner: DbId) -> Result<Wallet, StoreError> {
-    let row = wallets::table.find(owner).select(WalletRow::as_select()).first(conn).await;
+    let row = wallets::table.find(owner).select(WalletRow::as_select()).limit(1).row(conn).await;
     row.optional().of("wallets")?.map_or(Ok(Wallet::default()), Wallet::try_from)
 }
 
@@ -61,7 +64,7 @@ impl BookStore for PgStore {
             .filter(findings::integrator_id.eq(DbId::from(integrator_id)))
             .order(findings::number.asc())
             .select(FindingRow::as_select())
-            .load(&mut conn)
+            .rows(&mut conn)
             .await
             .of("findings")?;
         rows.into_iter().map(StoredFinding::try_from).collect()
@@ -90,7 +93,7 @@ macro_rules! all {
             .filter($table::integrator_id.eq($owner))
             .order(($($order.asc(),)+))
             .select(<$row>::as_select())
-            .load($conn)
+            .rows($conn)
             .await
             .of(stringify!($table))?;
         rows.into_iter().map(TryInto::try_into).collect::<Result<_, StoreError>>()?
@@ -104,6 +107,7 @@ async fn book(conn: &mut AsyncPgConnection, owner: DbId) -> Result<Book, StoreEr
         charges: all!(charges, ChargeRow, (charges::id), owner, conn),
         withdrawals: all!(withdrawals, WithdrawalRow, (withdrawals::id), owner, conn),
         refunds: all!(refunds, RefundRow, (refunds::id), owner, conn),
+        splits: all!(splits, SplitRow, (splits::id), owner, conn),
         receipts: all!(receipts, ReceiptRow, (receipts::charge_id, receipts::number), owner, conn),
         events: event_counts(conn, owner).await?,
     })
@@ -117,7 +121,7 @@ async fn event_counts(
         .filter(events::integrator_id.eq(owner))
         .group_by((events::resource_kind, events::resource_id))
         .select((events::resource_kind, events::resource_id, count_star()))
-        .load(conn)
+        .rows(conn)
         .await
         .of("events")?;
     let count = |(kind, id, count): (String, DbId, i64)| {

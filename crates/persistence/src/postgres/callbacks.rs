@@ -12,6 +12,7 @@ use pix_domain::time::Timestamp;
 use uuid::Uuid;
 
 use super::PgStore;
+use super::ask::Ask;
 use super::error::Of;
 use super::inbox::{Claim, Claimed, Forget, Keep, Put};
 use super::types::can_be_kept;
@@ -29,7 +30,7 @@ impl CallbackStore for PgStore {
         }
         let mut conn = self.works().await?;
         let own = row.id;
-        let kept = Keep(row).get_result(&mut conn).await.of("callbacks");
+        let kept = Keep(row).row(&mut conn).await.of("callbacks");
         let kept: DbId = self.worked(conn, kept)?;
         Ok(kept == own)
     }
@@ -43,7 +44,7 @@ impl CallbackStore for PgStore {
         let until = now.plus(lease);
         let statement = Claim { now: DbTime(now), until: DbTime(until), limit: limit.into() };
         let mut conn = self.works().await?;
-        let rows = statement.load(&mut conn).await.of("callbacks");
+        let rows = statement.rows(&mut conn).await.of("callbacks");
         let mut rows: Vec<Claimed> = self.worked(conn, rows)?;
         rows.sort_by_key(|(id, .., was_due)| (*was_due, *id));
         rows.into_iter().map(|row| claimed(row, until)).collect()
@@ -68,7 +69,7 @@ impl CallbackStore for PgStore {
         let found = callbacks::table
             .find(DbId(id))
             .select((callbacks::state, callbacks::due_at, callbacks::attempts))
-            .get_result::<(String, Option<DbTime>, i64)>(&mut conn)
+            .row::<(String, Option<DbTime>, i64)>(&mut conn)
             .await;
         let row = found.optional().of("callbacks")?;
         let read = |(state, due_at, attempts): (String, _, _)| {

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use diesel::prelude::{
     BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper,
 };
-use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use diesel_async::AsyncPgConnection;
 use pix_domain::charges::store::ChargeStore;
 use pix_domain::charges::{Charge, Receipt};
 use pix_domain::end_to_end::EndToEndId;
@@ -14,6 +14,7 @@ use pix_domain::list::ListQuery;
 use pix_domain::text::ExternalId;
 
 use super::PgStore;
+use super::ask::Ask;
 use super::error::Of;
 use super::page::page;
 use super::types::can_be_kept;
@@ -36,7 +37,7 @@ impl ChargeStore for PgStore {
         let mut conn = self.reads().await?;
         let of_owner = charges::integrator_id.eq(DbId::from(integrator_id));
         let named = of_owner.and(charges::external_id.eq(external_id.as_str()));
-        let found = charges::table.filter(named).select(ChargeRow::as_select()).first(&mut conn).await;
+        let found = charges::table.filter(named).select(ChargeRow::as_select()).limit(1).row(&mut conn).await;
         found.optional().of("charges")?.map(Charge::try_from).transpose()
     }
 
@@ -65,7 +66,7 @@ impl ChargeStore for PgStore {
             .filter(of_owner.and(receipts::charge_id.eq(DbId(id.0))))
             .order(receipts::number.asc())
             .select(ReceiptRow::as_select())
-            .load(&mut conn)
+            .rows(&mut conn)
             .await
             .of("receipts")?;
         rows.into_iter().map(Receipt::try_from).collect()
@@ -73,7 +74,7 @@ impl ChargeStore for PgStore {
 }
 
 async fn find(conn: &mut AsyncPgConnection, owner: DbId, id: DbId) -> Result<Option<Charge>, StoreError> {
-    let found = charges::table.find((owner, id)).select(ChargeRow::as_select()).first(conn).await;
+    let found = charges::table.find((owner, id)).select(ChargeRow::as_select()).limit(1).row(conn).await;
     found.optional().of("charges")?.map(Charge::try_from).transpose()
 }
 
@@ -86,7 +87,8 @@ async fn find_by_pix_id(
         .filter(charges::integrator_id.eq(owner).and(charges::provider_id.eq(pix_id)))
         .order(charges::id.asc())
         .select(ChargeRow::as_select())
-        .first(conn)
+        .limit(1)
+        .row(conn)
         .await
         .optional()
         .of("charges")?;
@@ -100,7 +102,8 @@ async fn find_by_pix_id(
     let received: Option<DbId> = receipts::table
         .find((owner, pix_id))
         .select(receipts::charge_id)
-        .first(conn)
+        .limit(1)
+        .row(conn)
         .await
         .optional()
         .of("receipts")?;

@@ -11,8 +11,8 @@ use diesel::result::QueryResult;
 use diesel::sql_types::{Array, BigInt, Integer, Nullable, Text};
 
 use crate::codec::{DbId, DbTime, Id, Instant};
-use crate::rows::{ChargeRow, RefundRow, WithdrawalRow};
-use crate::schema::{charges, refunds, withdrawals};
+use crate::rows::{ChargeRow, RefundRow, SplitRow, WithdrawalRow};
+use crate::schema::{charges, refunds, splits, withdrawals};
 
 /// Whether a relation of one row may be sent as plain values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,6 +145,7 @@ records! {
         taken_back_cents: i64,
         postback_all: bool,
         metadata: Option<String>,
+        split: Option<String>,
     }
 }
 
@@ -211,6 +212,22 @@ records! {
         updated_at: DbTime,
         follow_up_at: Option<DbTime>,
         follow_up_attempts: i64,
+    }
+}
+
+records! {
+    /// Splits, as they are to be.
+    Splits, SplitRow of splits {
+        integrator_id: DbId,
+        id: DbId,
+        version: i64,
+        from_id: DbId,
+        charge_id: DbId,
+        amount_cents: i64,
+        taken_back_cents: i64,
+        postback_url: Option<String>,
+        created_at: DbTime,
+        updated_at: DbTime,
     }
 }
 

@@ -117,7 +117,8 @@ impl PutOff {
         let table = match resource.kind {
             ResourceKind::Charge => "charges",
             ResourceKind::Withdrawal => "withdrawals",
-            ResourceKind::Refund => "refunds",
+            // Nobody asks about a split, and no refund has its id.
+            ResourceKind::Refund | ResourceKind::Split => "refunds",
         };
         Self {
             table,

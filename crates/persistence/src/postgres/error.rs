@@ -134,7 +134,7 @@ impl From<DbError> for StoreError {
 /// Which key of the domain a unique constraint guards; `None` for those that only number rows.
 pub fn taken(constraint: &str) -> Option<UniqueKey> {
     Some(match constraint {
-        "charges_pkey" | "withdrawals_pkey" | "refunds_pkey" => UniqueKey::Id,
+        "charges_pkey" | "withdrawals_pkey" | "refunds_pkey" | "splits_pkey" => UniqueKey::Id,
         "charges_external_id_key" | "withdrawals_external_id_key" | "refunds_external_id_key" => {
             UniqueKey::ExternalId
         }

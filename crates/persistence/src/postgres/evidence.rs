@@ -2,12 +2,12 @@
 
 use async_trait::async_trait;
 use diesel::prelude::{ExpressionMethods, QueryDsl, SelectableHelper};
-use diesel_async::RunQueryDsl;
 use pix_domain::error::StoreError;
 use pix_domain::evidence::{Evidence, EvidenceStore, MAX_LISTED};
 use pix_domain::ids::ResourceRef;
 
 use super::PgStore;
+use super::ask::Ask;
 use super::error::Of;
 use crate::codec::DbId;
 use crate::rows::EvidenceRow;
@@ -24,7 +24,7 @@ impl EvidenceStore for PgStore {
             .order((evidence::created_at.desc(), evidence::id.desc()))
             .limit(MAX_LISTED.into())
             .select(EvidenceRow::as_select())
-            .load(&mut conn)
+            .rows(&mut conn)
             .await
             .of("evidence")?;
         rows.reverse();

@@ -6,6 +6,7 @@ use diesel_async::RunQueryDsl;
 use pix_domain::error::StoreError;
 
 use super::PgStore;
+use super::ask::Ask;
 use super::error::{DbError, Of};
 use crate::schema::facts;
 
@@ -13,7 +14,7 @@ impl PgStore {
     /// The fact with that name, if it was ever kept.
     pub async fn fact(&self, name: &'static str) -> Result<Option<String>, StoreError> {
         let mut conn = self.reads().await?;
-        let found = facts::table.find(name).select(facts::value).first(&mut conn).await;
+        let found = facts::table.find(name).select(facts::value).limit(1).row(&mut conn).await;
         Ok(found.optional().of("facts")?)
     }
 

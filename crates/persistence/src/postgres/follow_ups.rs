@@ -16,6 +16,7 @@ use pix_domain::time::Timestamp;
 use uuid::Uuid;
 
 use super::PgStore;
+use super::ask::Ask;
 use super::due::{Claim, Claimed, CountOpen, Open, PutOff, kind_of};
 use super::error::Of;
 use crate::codec::{self, DbId, DbTime, damaged};
@@ -28,7 +29,7 @@ impl FollowUpStore for PgStore {
         let mut conn = self.works().await?;
         let until = now.plus(lease);
         let statement = Claim { now: DbTime(now), until: DbTime(until), limit: limit.into() };
-        let rows = statement.load(&mut conn).await.of("follow_ups");
+        let rows = statement.rows(&mut conn).await.of("follow_ups");
         let rows: Vec<Claimed> = self.worked(conn, rows)?;
         let claimed = rows.into_iter().map(|row| claimed(row, until));
         let mut claimed = claimed.collect::<Result<Vec<_>, StoreError>>()?;
@@ -44,7 +45,7 @@ impl FollowUpStore for PgStore {
 
     async fn open_movements(&self) -> Result<Vec<OpenMovements>, StoreError> {
         let mut conn = self.works().await?;
-        let rows: Vec<Open> = CountOpen.load(&mut conn).await.of("withdrawals, refunds")?;
+        let rows: Vec<Open> = CountOpen.rows(&mut conn).await.of("withdrawals, refunds")?;
         let mut open = rows.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
         open.sort_by(|one, other| (one.kind, &one.state).cmp(&(other.kind, &other.state)));
         Ok(open)
@@ -91,14 +92,14 @@ impl LookupStore for PgStore {
     ) -> Result<Option<Uuid>, StoreError> {
         let mut conn = self.reads().await?;
         let handle = handles::table.find((DbId::from(integrator_id), kind.as_str(), key.as_str()));
-        let found = handle.select(handles::resource_id).first::<DbId>(&mut conn).await;
+        let found = handle.select(handles::resource_id).limit(1).row::<DbId>(&mut conn).await;
         Ok(found.optional().of("handles")?.map(|id| id.0))
     }
 
     async fn find_twins(&self, integrator_id: IntegratorId, key: Uuid) -> Result<Vec<Uuid>, StoreError> {
         let mut conn = self.reads().await?;
         let found = twins::table.find((DbId::from(integrator_id), DbId(key))).select(TwinRow::as_select());
-        let row: Option<TwinRow> = found.get_result(&mut conn).await.optional().of("twins")?;
+        let row: Option<TwinRow> = found.row(&mut conn).await.optional().of("twins")?;
         row.map_or_else(|| Ok(Vec::new()), TwinRow::ids)
     }
 
@@ -108,7 +109,7 @@ impl LookupStore for PgStore {
         let rows: Vec<(String, DbId)> = owner_of!(charges, ResourceKind::Charge, key)
             .union_all(owner_of!(withdrawals, ResourceKind::Withdrawal, key))
             .union_all(owner_of!(refunds, ResourceKind::Refund, key))
-            .load(&mut conn)
+            .rows(&mut conn)
             .await
             .of("records")?;
         let mut found = Vec::with_capacity(rows.len());

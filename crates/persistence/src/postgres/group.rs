@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use pix_domain::error::StoreError;
 use pix_domain::ids::IntegratorId;
-use pix_domain::transition::{Guard, Record, Transition};
+use pix_domain::transition::{Guard, Transition};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -142,7 +142,7 @@ impl Gatherer {
         let mut touched = HashSet::new();
         let fits = |sent: &&Arc<Sent>| {
             let keys = touches(&sent.transition, &self.shared.hasher);
-            let free = keys.iter().all(|key| !touched.contains(key));
+            let free = keys.iter().all(|key| !touched.contains(key)) && sent.transition.parts.is_empty();
             touched.extend(keys);
             free
         };
@@ -276,12 +276,8 @@ fn touches(transition: &Transition, hasher: &RandomState) -> Vec<u64> {
         let resource = write.record.resource();
         keys.push(hasher.hash_one((0_u8, resource.kind, resource.id)));
         if write.guard == Guard::Absent {
-            let name = match &write.record {
-                Record::Charge(charge) => charge.external_id.as_str(),
-                Record::Withdrawal(withdrawal) => withdrawal.external_id.as_str(),
-                Record::Refund(refund) => refund.external_id.as_str(),
-            };
-            keys.push(hasher.hash_one((1_u8, owner, resource.kind, name)));
+            let name = write.record.external_id();
+            keys.extend(name.map(|name| hasher.hash_one((1_u8, owner, resource.kind, name.as_str()))));
         }
     }
     for twin in &transition.twins {

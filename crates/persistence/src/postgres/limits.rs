@@ -11,6 +11,7 @@ use pix_domain::party::PixKey;
 use pix_domain::time::Timestamp;
 
 use super::PgStore;
+use super::ask::Ask;
 use super::error::Of;
 use super::settings::{GivenUp, lock_integrator};
 use super::types::can_be_kept;
@@ -27,7 +28,7 @@ impl LimitStore for PgStore {
             .order((limits::version.desc(), limits::kind.asc()))
             .limit(MOST_LIMITS)
             .select(LimitRow::as_select())
-            .load(&mut conn)
+            .rows(&mut conn)
             .await
             .of("limits")?;
         LimitRow::policy(rows)
@@ -45,7 +46,8 @@ impl LimitStore for PgStore {
         let done = transaction.run::<_, GivenUp, _>(async move |conn| {
             lock_integrator(conn, owner).await?;
             let of_owner = limits::table.filter(limits::integrator_id.eq(owner));
-            let newest: Option<i64> = of_owner.select(max(limits::version)).first(conn).await.of("limits")?;
+            let newest: Option<i64> =
+                of_owner.select(max(limits::version)).limit(1).row(conn).await.of("limits")?;
             let newest = newest.unwrap_or(0);
             if newest != i64::from(policy.version) {
                 return Ok(None);
@@ -61,7 +63,7 @@ impl LimitStore for PgStore {
     async fn sent(&self, integrator_id: IntegratorId, windows: &Windows) -> Result<Sent, StoreError> {
         let mut conn = self.reads().await?;
         let ask = AskSent::new(integrator_id, windows);
-        Ok(sent(ask.get_result(&mut conn).await.of("withdrawals")?))
+        Ok(sent(ask.row(&mut conn).await.of("withdrawals")?))
     }
 
     async fn sent_to(
@@ -75,6 +77,6 @@ impl LimitStore for PgStore {
         }
         let mut conn = self.reads().await?;
         let ask = AskSentTo::new(integrator_id, windows, key);
-        Ok(sent_to(ask.get_result(&mut conn).await.of("withdrawals")?))
+        Ok(sent_to(ask.row(&mut conn).await.of("withdrawals")?))
     }
 }

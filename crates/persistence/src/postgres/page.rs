@@ -1,4 +1,4 @@
-//! Pages of records, shared by charges and withdrawals. The primary key (integrator, id) serves them in both directions.
+//! Pages of records, shared by charges, withdrawals and splits. The primary key (integrator, id) serves them in both directions.
 
 /// The rows of `$table` that a `ListQuery` asks for, newest first.
 ///
@@ -6,24 +6,37 @@
 /// each is prepared once a connection; but for those by metadata, which are prepared each time.
 macro_rules! page {
     ($table:ident, $row:ty, $owner:expr, $query:expr, $conn:expr) => {{
+        let query = $query;
+        $crate::postgres::page::page_by_time!($table, $row, $owner, query, $conn, rows => {
+            let mut rows = rows;
+            if !query.states.is_empty() {
+                rows = rows.filter($table::state.eq_any(query.states.clone()));
+            }
+            if let Some(name) = &query.external_id {
+                rows = rows.filter($table::external_id.eq(name.as_str()));
+            }
+            if let Some(pairs) = $crate::codec::to_metadata(&query.metadata) {
+                use diesel::sql_types::{Bool, Text};
+
+                let has = diesel::dsl::sql::<Bool>("CAST(metadata AS jsonb) @> CAST(").bind::<Text, _>(pairs);
+                rows = rows.filter($table::metadata.is_not_null()).filter(has.sql(" AS jsonb)"));
+            }
+        })
+    }};
+}
+
+/// As [`page!`] for a table whose rows have nothing but an id and a time; `$rows` may be narrowed further.
+macro_rules! page_by_time {
+    ($table:ident, $row:ty, $owner:expr, $query:expr, $conn:expr, $rows:ident => { $($narrow:tt)* }) => {{
         use diesel::prelude::QueryDsl as _;
+        use $crate::postgres::ask::Ask as _;
         use pix_domain::list::Cursor;
 
-        let query = $query;
+        let query = &$query;
         let of_owner = $table::table.filter($table::integrator_id.eq($owner));
-        let mut rows = of_owner.select(<$row>::as_select()).limit(query.limit.into()).into_boxed();
-        if !query.states.is_empty() {
-            rows = rows.filter($table::state.eq_any(query.states.clone()));
-        }
-        if let Some(name) = &query.external_id {
-            rows = rows.filter($table::external_id.eq(name.as_str()));
-        }
-        if let Some(pairs) = $crate::codec::to_metadata(&query.metadata) {
-            use diesel::sql_types::{Bool, Text};
-
-            let has = diesel::dsl::sql::<Bool>("CAST(metadata AS jsonb) @> CAST(").bind::<Text, _>(pairs);
-            rows = rows.filter($table::metadata.is_not_null()).filter(has.sql(" AS jsonb)"));
-        }
+        let $rows = of_owner.select(<$row>::as_select()).limit(query.limit.into()).into_boxed();
+        $($narrow)*
+        let mut rows = $rows;
         if let Some(from) = query.created_from {
             rows = rows.filter($table::created_at.ge($crate::codec::DbTime(from)));
         }
@@ -40,7 +53,7 @@ macro_rules! page {
             }
             None => rows.order($table::id.desc()),
         };
-        let mut found: Vec<$row> = rows.load($conn).await.of(stringify!($table))?;
+        let mut found: Vec<$row> = rows.rows($conn).await.of(stringify!($table))?;
         if oldest_first {
             found.reverse();
         }
@@ -48,4 +61,4 @@ macro_rules! page {
     }};
 }
 
-pub(super) use page;
+pub(super) use {page, page_by_time};

@@ -22,15 +22,16 @@ use pix_domain::time::Timestamp;
 use pix_domain::transition::{EventKind, Record};
 
 use super::PgStore;
+use super::ask::Ask;
 use super::error::{DbError, Of};
 use super::outbox::{Among, Count, Counted, Fails, Forget, Take, TakenRow, Tell};
 use crate::codec::{self, DbId, DbTime};
 use crate::rows::{
-    AttemptRow, ChargeRow, DeliveryRow, EndpointRow, RefundRow, SecretRow, ToldRow, WithdrawalRow, key_of,
-    standing_of,
+    AttemptRow, ChargeRow, DeliveryRow, EndpointRow, RefundRow, SecretRow, SplitRow, ToldRow, WithdrawalRow,
+    key_of, standing_of,
 };
 use crate::schema::{
-    charges, deliveries, delivery_attempts, endpoints, events, postback_secrets, refunds, withdrawals,
+    charges, deliveries, delivery_attempts, endpoints, events, postback_secrets, refunds, splits, withdrawals,
 };
 
 /// The rows of `$table` about the event `$key`.
@@ -91,14 +92,14 @@ impl EventStore for PgStore {
             rows = rows.filter(deliveries::state.eq("delivered").eq(delivered));
         }
         let rows = rows.order(events::number.asc()).limit(query.limit.into());
-        let rows: Vec<(ToldRow, Stands)> = rows.load(&mut conn).await.of("events")?;
+        let rows: Vec<(ToldRow, Stands)> = rows.rows(&mut conn).await.of("events")?;
         listed(&mut conn, rows).await
     }
 
     async fn event(&self, key: EventKey) -> Result<Option<ListedEvent>, StoreError> {
         let mut conn = self.reads().await?;
         let own = about!(events, key).and(events::number.is_not_null());
-        let rows = events_with_deliveries!().filter(own).load(&mut conn).await.of("events")?;
+        let rows = events_with_deliveries!().filter(own).rows(&mut conn).await.of("events")?;
         Ok(listed(&mut conn, rows).await?.into_iter().next())
     }
 }
@@ -135,7 +136,7 @@ async fn records_of(
                 own.map(|resource| (DbId::from(resource.integrator_id), DbId(resource.id))).unzip();
             if !ids.is_empty() {
                 let among = Among::records($columns, owners, ids);
-                let rows = $table::table.filter(among).select($row::as_select()).load(conn).await;
+                let rows = $table::table.filter(among).select($row::as_select()).rows(conn).await;
                 let rows: Vec<$row> = rows.of(stringify!($table))?;
                 for row in rows {
                     let record = Record::$kind(Box::new(row.try_into()?));
@@ -147,6 +148,7 @@ async fn records_of(
     read!(charges, ChargeRow, Charge, "charges.integrator_id, charges.id");
     read!(withdrawals, WithdrawalRow, Withdrawal, "withdrawals.integrator_id, withdrawals.id");
     read!(refunds, RefundRow, Refund, "refunds.integrator_id, refunds.id");
+    read!(splits, SplitRow, Split, "splits.integrator_id, splits.id");
     Ok(records)
 }
 
@@ -155,7 +157,7 @@ impl DeliveryStore for PgStore {
     async fn take(&self, turn: Turn) -> Result<Taken, StoreError> {
         let until = turn.now.plus(turn.lease);
         let mut conn = self.works().await?;
-        let rows = Take::new(&turn).load(&mut conn).await.of("deliveries");
+        let rows = Take::new(&turn).rows(&mut conn).await.of("deliveries");
         let rows: Vec<TakenRow> = self.worked(conn, rows)?;
         let mut taken = Taken::default();
         for (last, owner, kind, id, sequence, lane, attempts, claims) in rows {
@@ -182,7 +184,7 @@ impl DeliveryStore for PgStore {
         let mut conn = self.works().await?;
         let columns = "events.integrator_id, events.resource_id, events.resource_kind, events.sequence";
         let told = Among::events(columns, &keys).and(events::number.is_not_null());
-        let rows = events_with_deliveries!().filter(told).load(&mut conn).await.of("events")?;
+        let rows = events_with_deliveries!().filter(told).rows(&mut conn).await.of("events")?;
         listed(&mut conn, rows).await
     }
 
@@ -193,7 +195,7 @@ impl DeliveryStore for PgStore {
         let mut conn = self.works().await?;
         let ids: Vec<DbId> = ids.into_iter().map(|id| DbId(id.0)).collect();
         let found = endpoints::table.filter(endpoints::id.eq_any(ids)).select(EndpointRow::as_select());
-        let rows: Vec<EndpointRow> = found.load(&mut conn).await.of("endpoints")?;
+        let rows: Vec<EndpointRow> = found.rows(&mut conn).await.of("endpoints")?;
         rows.into_iter().map(Endpoint::try_from).collect()
     }
 
@@ -204,7 +206,7 @@ impl DeliveryStore for PgStore {
         let mut conn = self.works().await?;
         // What counts first: an endpoint's news are lost with an error after it, and come again.
         let news = news_of(&reports);
-        let told = Tell::new(reports, DbTime(now)).get_result::<i64>(&mut conn).await.of("deliveries");
+        let told = Tell::new(reports, DbTime(now)).row::<i64>(&mut conn).await.of("deliveries");
         let told = match told {
             Ok(told) => told,
             Err(error) => return self.worked(conn, Err(error)),
@@ -233,7 +235,7 @@ impl DeliveryStore for PgStore {
             .order((delivery_attempts::created_at.desc(), delivery_attempts::id.desc()))
             .limit(MAX_LISTED_ATTEMPTS.into())
             .select(AttemptRow::as_select())
-            .load(&mut conn)
+            .rows(&mut conn)
             .await
             .of("delivery_attempts")?;
         rows.reverse();
@@ -244,7 +246,7 @@ impl DeliveryStore for PgStore {
         let mut conn = self.works().await?;
         let told = events::table.filter(about!(events, key).and(events::number.is_not_null()));
         let at: Option<DbTime> =
-            told.select(events::created_at).first(&mut conn).await.optional().of("events")?;
+            told.select(events::created_at).limit(1).row(&mut conn).await.optional().of("events")?;
         let Some(at) = at else { return Ok(false) };
         let row = DeliveryRow::new(key, DbId(lane.0), at.0, now);
         let made = diesel::insert_into(deliveries::table)
@@ -281,7 +283,7 @@ impl DeliveryStore for PgStore {
             .filter(endpoints::integrator_id.eq(DbId::from(integrator_id)))
             .order(endpoints::id.asc())
             .select(EndpointRow::as_select())
-            .load(&mut conn)
+            .rows(&mut conn)
             .await
             .of("endpoints")?;
         rows.into_iter().map(Endpoint::try_from).collect()
@@ -303,8 +305,7 @@ impl DeliveryStore for PgStore {
 
     async fn backlog(&self) -> Result<Backlog, StoreError> {
         let mut conn = self.works().await?;
-        let (waiting, dead, off, oldest_at): Counted =
-            Count::new().get_result(&mut conn).await.of("deliveries")?;
+        let (waiting, dead, off, oldest_at): Counted = Count::new().row(&mut conn).await.of("deliveries")?;
         Ok(Backlog {
             waiting: codec::quantity("deliveries.count", waiting)?,
             dead: codec::quantity("deliveries.count", dead)?,
@@ -382,7 +383,7 @@ async fn replayed(
     }
     let order = (deliveries::created_at.asc(), deliveries::resource_id.asc(), deliveries::sequence.asc());
     let rows = rows.order(order).limit(query.limit.into());
-    let rows: Vec<(String, DbId, i64)> = rows.load(conn).await.of("deliveries")?;
+    let rows: Vec<(String, DbId, i64)> = rows.rows(conn).await.of("deliveries")?;
     rows.into_iter().map(|(kind, id, sequence)| key_in(owner.into(), &kind, id, sequence)).collect()
 }
 
@@ -394,7 +395,7 @@ impl PostbackSecretStore for PgStore {
             .filter(postback_secrets::integrator_id.eq(DbId::from(integrator_id)))
             .order(postback_secrets::number.asc())
             .select(SecretRow::as_select())
-            .load(&mut conn)
+            .rows(&mut conn)
             .await
             .of("postback_secrets")?;
         rows.into_iter().map(SecretVersion::try_from).collect()

@@ -4,7 +4,6 @@ use async_trait::async_trait;
 use diesel::prelude::{
     BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper,
 };
-use diesel_async::RunQueryDsl;
 use pix_domain::error::StoreError;
 use pix_domain::ids::{ChargeId, IntegratorId, RefundId};
 use pix_domain::refunds::Refund;
@@ -12,6 +11,7 @@ use pix_domain::refunds::store::RefundStore;
 use pix_domain::text::ExternalId;
 
 use super::PgStore;
+use super::ask::Ask;
 use super::error::Of;
 use super::types::can_be_kept;
 use crate::codec::DbId;
@@ -25,7 +25,8 @@ macro_rules! first {
             .filter($condition)
             .order(refunds::id.asc())
             .select(RefundRow::as_select())
-            .first($conn)
+            .limit(1)
+            .row($conn)
             .await
             .optional()
             .of("refunds")?
@@ -37,7 +38,7 @@ impl RefundStore for PgStore {
     async fn find(&self, integrator_id: IntegratorId, id: RefundId) -> Result<Option<Refund>, StoreError> {
         let mut conn = self.reads().await?;
         let same = refunds::table.find((DbId::from(integrator_id), DbId(id.0)));
-        let found = same.select(RefundRow::as_select()).first(&mut conn).await;
+        let found = same.select(RefundRow::as_select()).row(&mut conn).await;
         found.optional().of("refunds")?.map(Refund::try_from).transpose()
     }
 
@@ -82,7 +83,7 @@ impl RefundStore for PgStore {
             .filter(of_owner.and(refunds::charge_id.eq(DbId(charge_id.0))))
             .order(refunds::id.asc())
             .select(RefundRow::as_select())
-            .load(&mut conn)
+            .rows(&mut conn)
             .await
             .of("refunds")?;
         rows.into_iter().map(Refund::try_from).collect()

@@ -16,9 +16,11 @@ use pix_domain::error::StoreError;
 use pix_domain::fees::{FeeSchedule, FeeStore};
 use pix_domain::ids::IntegratorId;
 use pix_domain::postbacks::events::PostbackScope;
+use pix_domain::text::PostbackUrl;
 use pix_domain::time::Timestamp;
 
 use super::PgStore;
+use super::ask::Ask;
 use super::error::{DbError, Of};
 use super::types::can_be_kept;
 use crate::codec::{self, DbId, DbTime};
@@ -67,7 +69,7 @@ fn taken(error: DbError, constraint: &str, why: &str) -> StoreError {
 /// Holds back everybody else who numbers something of this integrator, until the transaction ends.
 pub(super) async fn lock_integrator(conn: &mut AsyncPgConnection, owner: DbId) -> Result<(), GivenUp> {
     let row = integrators::table.find(owner).select(integrators::id).for_no_key_update();
-    let locked: Option<DbId> = row.first(conn).await.optional().of("integrators")?;
+    let locked: Option<DbId> = row.limit(1).row(conn).await.optional().of("integrators")?;
     locked.map(|_| ()).ok_or_else(|| rejected("no such integrator").into())
 }
 
@@ -91,14 +93,14 @@ impl IntegratorStore for PgStore {
     async fn find(&self, id: IntegratorId) -> Result<Option<Integrator>, StoreError> {
         let mut conn = self.reads().await?;
         let row = integrators::table.find(DbId::from(id)).select(IntegratorRow::as_select());
-        let found = row.first(&mut conn).await.optional().of("integrators")?;
+        let found = row.limit(1).row(&mut conn).await.optional().of("integrators")?;
         found.map(Integrator::try_from).transpose()
     }
 
     async fn list(&self) -> Result<Vec<Integrator>, StoreError> {
         let mut conn = self.reads().await?;
         let all = integrators::table.order(integrators::id.asc()).select(IntegratorRow::as_select());
-        let rows: Vec<IntegratorRow> = all.load(&mut conn).await.of("integrators")?;
+        let rows: Vec<IntegratorRow> = all.rows(&mut conn).await.of("integrators")?;
         rows.into_iter().map(Integrator::try_from).collect()
     }
 
@@ -123,6 +125,19 @@ impl IntegratorStore for PgStore {
             .await;
         Ok(changed.of("integrators").map_err(DbError::of_write)? > 0)
     }
+
+    async fn set_split_postback(
+        &self,
+        id: IntegratorId,
+        url: Option<PostbackUrl>,
+    ) -> Result<bool, StoreError> {
+        let mut conn = self.writes().await?;
+        let changed = diesel::update(integrators::table.find(DbId::from(id)))
+            .set(integrators::split_postback.eq(url.as_ref().map(PostbackUrl::as_str)))
+            .execute(&mut conn)
+            .await;
+        Ok(changed.of("integrators").map_err(DbError::of_write)? > 0)
+    }
 }
 
 #[async_trait]
@@ -135,7 +150,7 @@ impl ApiKeyStore for PgStore {
             lock_integrator(conn, owner).await?;
             let of_owner = api_keys::table.filter(api_keys::integrator_id.eq(owner));
             let newest: Option<i64> =
-                of_owner.select(max(api_keys::number)).first(conn).await.of("api_keys")?;
+                of_owner.select(max(api_keys::number)).limit(1).row(conn).await.of("api_keys")?;
             let row = ApiKeyRow::new(key, newest.unwrap_or(0).saturating_add(1));
             let kept = diesel::insert_into(api_keys::table).values(&row).execute(conn).await;
             kept.of("api_keys")
@@ -151,7 +166,7 @@ impl ApiKeyStore for PgStore {
         }
         let mut conn = self.reads().await?;
         let row = api_keys::table.find(public_id).select(ApiKeyRow::as_select());
-        row.first(&mut conn).await.optional().of("api_keys")?.map(ApiKey::try_from).transpose()
+        row.limit(1).row(&mut conn).await.optional().of("api_keys")?.map(ApiKey::try_from).transpose()
     }
 
     async fn list(&self, integrator_id: IntegratorId) -> Result<Vec<ApiKey>, StoreError> {
@@ -160,7 +175,7 @@ impl ApiKeyStore for PgStore {
             .filter(api_keys::integrator_id.eq(DbId::from(integrator_id)))
             .order((api_keys::created_at.asc(), api_keys::number.asc()))
             .select(ApiKeyRow::as_select())
-            .load(&mut conn)
+            .rows(&mut conn)
             .await
             .of("api_keys")?;
         rows.into_iter().map(ApiKey::try_from).collect()
@@ -180,7 +195,7 @@ impl ApiKeyStore for PgStore {
             return Ok(true);
         }
         let known = diesel::select(exists(api_keys::table.filter(same)));
-        Ok(known.get_result(&mut conn).await.of("api_keys")?)
+        Ok(known.row(&mut conn).await.of("api_keys")?)
     }
 
     async fn change(&self, public_id: &str, change: KeyChange) -> Result<bool, StoreError> {
@@ -190,7 +205,7 @@ impl ApiKeyStore for PgStore {
         let mut conn = self.writes().await?;
         let same = api_keys::table.find(public_id);
         if change.is_nothing() {
-            return Ok(diesel::select(exists(same)).get_result(&mut conn).await.of("api_keys")?);
+            return Ok(diesel::select(exists(same)).row(&mut conn).await.of("api_keys")?);
         }
         let changed = diesel::update(same).set(KeyChangeRow::from(change)).execute(&mut conn).await;
         Ok(changed.of("api_keys").map_err(DbError::of_write)? > 0)
@@ -244,7 +259,8 @@ impl FeeStore for PgStore {
             .filter(fee_schedules::integrator_id.eq(DbId::from(integrator_id)))
             .order(fee_schedules::version.desc())
             .select(FeeScheduleRow::as_select())
-            .first(&mut conn)
+            .limit(1)
+            .row(&mut conn)
             .await
             .optional()
             .of("fee_schedules")?;
@@ -262,7 +278,7 @@ impl FeeStore for PgStore {
         let mut conn = self.reads().await?;
         let key = (DbId::from(integrator_id), i64::from(version));
         let row = fee_schedules::table.find(key).select(FeeScheduleRow::as_select());
-        let found = row.first(&mut conn).await.optional().of("fee_schedules")?;
+        let found = row.limit(1).row(&mut conn).await.optional().of("fee_schedules")?;
         found.map(FeeSchedule::try_from).transpose()
     }
 
@@ -279,7 +295,7 @@ impl FeeStore for PgStore {
             lock_integrator(conn, owner).await?;
             let of_owner = fee_schedules::table.filter(fee_schedules::integrator_id.eq(owner));
             let newest: Option<i64> =
-                of_owner.select(max(fee_schedules::version)).first(conn).await.of("fee_schedules")?;
+                of_owner.select(max(fee_schedules::version)).limit(1).row(conn).await.of("fee_schedules")?;
             let version = newest.unwrap_or(0).saturating_add(1);
             let row = FeeScheduleRow::new(owner, version, &schedule, at);
             let kept = diesel::insert_into(fee_schedules::table).values(&row).execute(conn).await;

@@ -15,6 +15,9 @@
 //! One after it may have been counted on money that didn't move, so it is refused only when it could not have had enough
 //! in any case, and else [`Code::Again`]: the next group decides it.
 //!
+//! A transition with parts is sent alone, its parts beside it as transitions of their own, and [`Fate::Shared`]: when one of
+//! them is refused, all are.
+//!
 //! A debt is weighed here, after each transition, though a CHECK of the schema says the same: that one sees a group's end
 //! only, where money that had to pay the debt may have been spent, and it would undo the group of everybody else.
 //!
@@ -34,10 +37,10 @@ use uuid::Uuid;
 
 use super::columns::{
     Charges, Deliveries, Events, EvidenceRows, Findings, Form, Handles, Money, Owners, Postings, Receipts,
-    Refunds, ToldEvents, Twins, Wallets, Withdrawals,
+    Refunds, Splits, ToldEvents, Twins, Wallets, Withdrawals,
 };
 use crate::codec::{self, DbId, DbTime};
-use crate::rows::{ChargeRow, ReceiptRow, RefundRow, TwinRow, WithdrawalRow, snapshot_text};
+use crate::rows::{ChargeRow, ReceiptRow, RefundRow, SplitRow, TwinRow, WithdrawalRow, snapshot_text};
 
 /// How far apart the codes of two places in a transition are.
 const PLACE: i32 = 16;
@@ -87,11 +90,21 @@ fn rejected(why: &str) -> ApplyError {
     ApplyError::Store(StoreError::Rejected(why.to_owned()))
 }
 
+/// What the refusal of one transition of a statement means to the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// Nothing: each happens or not on its own.
+    Own,
+    /// None of them happens.
+    Shared,
+}
+
 /// Transitions as the rows of one statement. Each MUST have passed `check_shape`, and no two may touch the same record,
 /// name, handle or receipt.
 #[derive(Debug)]
 pub struct Statement {
     form: Form,
+    fate: Fate,
     transitions: i32,
     new_charges: Charges,
     charges: Charges,
@@ -99,6 +112,8 @@ pub struct Statement {
     withdrawals: Withdrawals,
     new_refunds: Refunds,
     refunds: Refunds,
+    new_splits: Splits,
+    splits: Splits,
     owners: Owners,
     wallets: Wallets,
     money: Money,
@@ -115,8 +130,8 @@ pub struct Statement {
 
 impl Statement {
     /// The statement for `transitions`, each with the number that its events will carry.
-    pub fn new(transitions: &[(&Transition, Uuid)], form: Form) -> Self {
-        let mut statement = Self::empty(form);
+    pub fn new(transitions: &[(&Transition, Uuid)], form: Form, fate: Fate) -> Self {
+        let mut statement = Self::empty(form, fate);
         // Locks are taken in the order of keys; the rows keep the number of their transition.
         let mut moving: Vec<IntegratorId> = transitions
             .iter()
@@ -148,9 +163,10 @@ impl Statement {
         statement
     }
 
-    fn empty(form: Form) -> Self {
+    fn empty(form: Form, fate: Fate) -> Self {
         Self {
             form,
+            fate,
             transitions: 0,
             new_charges: Charges::default(),
             charges: Charges::default(),
@@ -158,6 +174,8 @@ impl Statement {
             withdrawals: Withdrawals::default(),
             new_refunds: Refunds::default(),
             refunds: Refunds::default(),
+            new_splits: Splits::default(),
+            splits: Splits::default(),
             owners: Owners::default(),
             wallets: Wallets::default(),
             money: Money::default(),
@@ -187,6 +205,10 @@ impl Statement {
             Record::Refund(refund) => {
                 let row = RefundRow::new(refund.as_ref().clone(), write.follow_up);
                 if new { &mut self.new_refunds } else { &mut self.refunds }.push(ord, place, row);
+            }
+            Record::Split(split) => {
+                let row = SplitRow::from(split.as_ref().clone());
+                if new { &mut self.new_splits } else { &mut self.splits }.push(ord, place, row);
             }
         }
     }
@@ -413,7 +435,8 @@ impl Statement {
                 }
             )+};
         }
-        rows!(new_charges, charges, new_withdrawals, withdrawals, new_refunds, refunds, owners, wallets);
+        rows!(new_charges, charges, new_withdrawals, withdrawals, new_refunds, refunds, new_splits, splits);
+        rows!(owners, wallets);
         rows!(postings, events, told, deliveries, handles, receipts, findings, twins, evidence);
         if self.moves_money() {
             self.money.walk("in_money", self.form, out)?;
@@ -465,10 +488,35 @@ impl Statement {
                  AND t.key = n.key LIMIT 1 FOR UPDATE) IS DISTINCT FROM n.expected",
             );
         }
+        out.push_sql("), guarded(codes) AS MATERIALIZED (SELECT array_agg(");
+        self.push_code(out);
         out.push_sql(
-            "), guarded(codes) AS MATERIALIZED (SELECT array_agg(code ORDER BY ord) FROM (\
-             SELECT ord, coalesce(min(nullif(code, 0)), 0) AS code FROM refused GROUP BY ord) g), ",
+            " ORDER BY ord) FROM (\
+             SELECT ord, coalesce(min(nullif(code, 0)), 0) AS code",
         );
+        self.push_worst("coalesce(min(nullif(code, 0)), 0)", out);
+        out.push_sql(" FROM refused GROUP BY ord) g), ");
+    }
+
+    /// Where fate is shared, the greatest `code` of all rows.
+    fn push_worst(&self, code: &str, out: &mut AstPass<'_, '_, Pg>) {
+        if self.fate == Fate::Shared {
+            out.push_sql(", max(");
+            out.push_sql(code);
+            out.push_sql(") OVER () AS worst");
+        }
+    }
+
+    /// The code of a row of codes; where fate is shared, not 0 unless all of them are.
+    fn push_code(&self, out: &mut AstPass<'_, '_, Pg>) {
+        match self.fate {
+            Fate::Own => out.push_sql("code"),
+            Fate::Shared => {
+                out.push_sql("CASE WHEN code = 0 AND worst <> 0 THEN ");
+                push_number(AGAIN, out);
+                out.push_sql(" ELSE code END");
+            }
+        }
     }
 
     fn walk_record_guards(&self, out: &mut AstPass<'_, '_, Pg>) {
@@ -476,6 +524,7 @@ impl Statement {
             ("charges", self.charges.ord.is_empty(), self.new_charges.ord.is_empty()),
             ("withdrawals", self.withdrawals.ord.is_empty(), self.new_withdrawals.ord.is_empty()),
             ("refunds", self.refunds.ord.is_empty(), self.new_refunds.ord.is_empty()),
+            ("splits", self.splits.ord.is_empty(), self.new_splits.ord.is_empty()),
         ];
         for (table, none_changes, none_is_new) in tables {
             if !none_changes {
@@ -491,14 +540,12 @@ impl Statement {
                 );
             }
             if !none_is_new {
-                for (code, condition) in [
-                    // Ids are unique over all integrators, which no key of the schema says.
-                    (TAKEN_ID, "t.id = n.id"),
-                    (
-                        TAKEN_EXTERNAL_ID,
-                        "t.integrator_id = n.integrator_id AND t.external_id = n.external_id",
-                    ),
-                ] {
+                // Ids are unique over all integrators, which no key of the schema says.
+                let id = (TAKEN_ID, "t.id = n.id");
+                let named = "t.integrator_id = n.integrator_id AND t.external_id = n.external_id";
+                // A split has no name.
+                let name = (table != "splits").then_some((TAKEN_EXTERNAL_ID, named));
+                for (code, condition) in std::iter::once(id).chain(name) {
                     out.push_sql(" UNION ALL SELECT n.ord, n.place + ");
                     push_number(code, out);
                     out.push_sql(" FROM in_new_");
@@ -574,12 +621,17 @@ impl Statement {
              ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW), before AS (PARTITION BY wallet ORDER BY ord \
              ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)), ",
         );
+        out.push_sql("verdict AS MATERIALIZED (SELECT array_agg(");
+        self.push_code(out);
         out.push_sql(
-            "verdict AS MATERIALIZED (SELECT array_agg(code ORDER BY ord) AS codes, \
+            " ORDER BY ord) AS codes, \
              array_agg(available ORDER BY ord) AS available, array_agg(held ORDER BY ord) AS held, \
              array_agg(entries ORDER BY ord) AS entries, array_agg(told ORDER BY ord) AS told \
-             FROM (SELECT ord, max(code) AS code, \
-             max(available) AS available, max(held) AS held, max(entries) AS entries, max(told) AS told FROM (\
+             FROM (SELECT ord, max(code) AS code",
+        );
+        self.push_worst("max(code)", out);
+        out.push_sql(
+            ", max(available) AS available, max(held) AS held, max(entries) AS entries, max(told) AS told FROM (\
              SELECT ord, code, available_at_first + available_so_far AS available, \
              held_at_first + held_so_far AS held, entries_at_first + entries_so_far AS entries, \
              told_at_first + told_so_far AS told FROM decided \
@@ -596,7 +648,13 @@ impl Statement {
                  SELECT ((SELECT owners FROM purse))[n.wallet], max(n.available_at_first) + sum(n.available)::bigint, \
                  max(n.held_at_first) + sum(n.held)::bigint, max(n.entries_at_first) + sum(n.entries)::bigint, \
                  max(n.owed_at_first) + sum(n.owed)::bigint, max(n.told_at_first) + sum(n.told)::bigint \
-                 FROM decided n WHERE n.code = 0 GROUP BY n.wallet \
+                 FROM decided n WHERE n.code = 0",
+            );
+            if self.fate == Fate::Shared {
+                out.push_sql(" AND ((SELECT codes FROM verdict))[n.ord] = 0");
+            }
+            out.push_sql(
+                " GROUP BY n.wallet \
                  ON CONFLICT (integrator_id) DO UPDATE SET available_cents = excluded.available_cents, \
                  held_cents = excluded.held_cents, entries = excluded.entries, owed_cents = excluded.owed_cents, \
                  told = excluded.told), ",
@@ -704,6 +762,7 @@ impl Statement {
                 self.new_withdrawals.ord.is_empty(),
             ),
             ("refunds", Refunds::TABLE, self.refunds.ord.is_empty(), self.new_refunds.ord.is_empty()),
+            ("splits", Splits::TABLE, self.splits.ord.is_empty(), self.new_splits.ord.is_empty()),
         ];
         for (table, columns, none_changes, none_is_new) in tables {
             if !none_is_new {

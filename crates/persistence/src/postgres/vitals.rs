@@ -9,6 +9,7 @@ use pix_domain::error::StoreError;
 use pix_domain::time::Timestamp;
 
 use super::PgStore;
+use super::ask::Ask as _;
 use super::error::Of;
 use crate::codec::{self, DbTime, Instant};
 use crate::schema::facts;
@@ -122,7 +123,7 @@ impl PgStore {
     pub async fn vitals(&self, now: Timestamp) -> Result<Vitals, StoreError> {
         let mut conn = self.reads().await?;
         let ask = Ask { now: DbTime(now), limit: MAX_COUNTED.into() };
-        let row: Asked = ask.get_result(&mut conn).await.of("vitals")?;
+        let row: Asked = ask.row(&mut conn).await.of("vitals")?;
         let (available, held, owed, follow_ups, followed, callbacks, called, deliveries, delivered) = row;
         Ok(Vitals {
             available_cents: codec::quantity("wallets.available_cents", available)?,
@@ -146,7 +147,7 @@ impl PgStore {
     /// The server's time.
     pub async fn clock(&self) -> Result<Timestamp, StoreError> {
         let mut conn = self.reads().await?;
-        let time: DbTime = AskTime.get_result(&mut conn).await.of("the server's clock")?;
+        let time: DbTime = AskTime.row(&mut conn).await.of("the server's clock")?;
         Ok(time.0)
     }
 

@@ -4,7 +4,6 @@ use async_trait::async_trait;
 use diesel::prelude::{
     BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper,
 };
-use diesel_async::RunQueryDsl;
 use pix_domain::error::StoreError;
 use pix_domain::ids::{IntegratorId, WithdrawalId};
 use pix_domain::list::ListQuery;
@@ -13,6 +12,7 @@ use pix_domain::withdrawals::Withdrawal;
 use pix_domain::withdrawals::store::WithdrawalStore;
 
 use super::PgStore;
+use super::ask::Ask;
 use super::error::Of;
 use super::page::page;
 use super::types::can_be_kept;
@@ -27,7 +27,8 @@ macro_rules! first {
             .filter($condition)
             .order(withdrawals::id.asc())
             .select(WithdrawalRow::as_select())
-            .first($conn)
+            .limit(1)
+            .row($conn)
             .await
             .optional()
             .of("withdrawals")?
@@ -43,7 +44,7 @@ impl WithdrawalStore for PgStore {
     ) -> Result<Option<Withdrawal>, StoreError> {
         let mut conn = self.reads().await?;
         let same = withdrawals::table.find((DbId::from(integrator_id), DbId(id.0)));
-        let found = same.select(WithdrawalRow::as_select()).first(&mut conn).await;
+        let found = same.select(WithdrawalRow::as_select()).limit(1).row(&mut conn).await;
         found.optional().of("withdrawals")?.map(Withdrawal::try_from).transpose()
     }
 

@@ -9,6 +9,7 @@ use pix_domain::provider::{Payment, ProviderBody, Ticket};
 use pix_domain::text::{Email, ExternalId, PayerQuestion, PostbackUrl};
 use pix_domain::time::Timestamp;
 
+use super::splits::{shares, to_shares};
 use crate::codec::{self, DbId, DbTime, damaged};
 use crate::schema::{charges, receipts};
 
@@ -53,6 +54,7 @@ pub struct ChargeRow {
     pub taken_back_cents: i64,
     pub postback_all: bool,
     pub metadata: Option<String>,
+    pub split: Option<String>,
 }
 
 impl ChargeRow {
@@ -107,6 +109,7 @@ impl ChargeRow {
             taken_back_cents: charge.taken_back.get(),
             postback_all: charge.postback_scope == PostbackScope::All,
             metadata: codec::to_metadata(&charge.metadata),
+            split: to_shares(&charge.split),
         }
     }
 
@@ -194,6 +197,7 @@ impl TryFrom<ChargeRow> for Charge {
             refund_reserved: codec::cents("charges.refund_reserved_cents", row.refund_reserved_cents)?,
             refunded: codec::cents("charges.refunded_cents", row.refunded_cents)?,
             taken_back: codec::cents("charges.taken_back_cents", row.taken_back_cents)?,
+            split: shares(row.split.as_deref())?,
             expires_at: row.expires_at.0,
             created_at: row.created_at.0,
             updated_at: row.updated_at.0,

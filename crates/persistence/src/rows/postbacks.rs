@@ -30,6 +30,8 @@ pub fn key_of(key: EventKey) -> DeliveryKey {
 #[derive(Serialize, Deserialize, Default)]
 #[serde(default)]
 struct Kept {
+    /// A split has none.
+    #[serde(skip_serializing_if = "is_default")]
     state: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<(String, String)>,
@@ -93,6 +95,9 @@ impl Kept {
                 ..outgoing(state, *completed_at)
             },
             Snapshot::Refund { state, completed_at } => outgoing(state, *completed_at),
+            Snapshot::Split { amount, taken_back } => {
+                Self { amount_paid: amount.get(), taken_back: taken_back.get(), ..Self::default() }
+            }
         }
     }
 
@@ -131,6 +136,9 @@ impl Kept {
                 state: codec::outgoing_state(SNAPSHOT, &self.state, code, message)?,
                 completed_at,
             },
+            ResourceKind::Split => {
+                Snapshot::Split { amount: cents(self.amount_paid)?, taken_back: cents(self.taken_back)? }
+            }
         })
     }
 }

@@ -9,6 +9,7 @@ use pix_domain::fees::{FeeRule, FeeSchedule, Percent};
 use pix_domain::ids::IntegratorId;
 use pix_domain::ip::IpRange;
 use pix_domain::postbacks::events::PostbackScope;
+use pix_domain::text::PostbackUrl;
 use pix_domain::time::Timestamp;
 
 use crate::codec::{self, DbId, DbTime};
@@ -37,6 +38,7 @@ pub struct IntegratorRow {
     pub status: String,
     pub created_at: DbTime,
     pub postback_scope: Option<String>,
+    pub split_postback: Option<String>,
 }
 
 impl From<Integrator> for IntegratorRow {
@@ -47,6 +49,7 @@ impl From<Integrator> for IntegratorRow {
             status: status_name(integrator.status).to_owned(),
             created_at: DbTime(integrator.created_at),
             postback_scope: integrator.postback_scope.map(|scope| scope.as_str().to_owned()),
+            split_postback: integrator.split_postback.map(|url| url.as_str().to_owned()),
         }
     }
 }
@@ -63,6 +66,11 @@ impl TryFrom<IntegratorRow> for Integrator {
                 .postback_scope
                 .map(|scope| codec::named("integrators.postback_scope", &scope, PostbackScope::from_name))
                 .transpose()?,
+            split_postback: codec::optional_text(
+                "integrators.split_postback",
+                row.split_postback.as_deref(),
+                PostbackUrl::parse,
+            )?,
             created_at: row.created_at.0,
         })
     }

@@ -14,6 +14,7 @@ use diesel::prelude::{
 use diesel::sqlite::SqliteConnection;
 use pix_domain::charges::Receipt;
 use pix_domain::error::{ApplyError, StoreError, UniqueKey};
+use pix_domain::evidence::Evidence;
 use pix_domain::postbacks::events::{EventKey, Told};
 use pix_domain::time::Timestamp;
 use pix_domain::transition::{Finding, Guard, Record, Transition, TransitionStore, Twin, Write};
@@ -26,11 +27,11 @@ use super::writer::answered;
 use crate::codec::{DbId, to_entry_number};
 use crate::rows::{
     ChargeRow, DeliveryRow, EventRow, EvidenceRow, FindingRow, HandleRow, PostingRow, ReceiptRow, RefundRow,
-    ToldRow, TwinRow, WalletRow, WithdrawalRow,
+    SplitRow, ToldRow, TwinRow, WalletRow, WithdrawalRow,
 };
 use crate::schema::{
-    charges, deliveries, events, evidence, findings, handles, postings, receipts, refunds, twins, wallets,
-    withdrawals,
+    charges, deliveries, events, evidence, findings, handles, postings, receipts, refunds, splits, twins,
+    wallets, withdrawals,
 };
 
 type Applied = Result<(), Problem<ApplyError>>;
@@ -58,11 +59,37 @@ impl TransitionStore for SqliteStore {
     }
 }
 
-fn apply(conn: &mut SqliteConnection, transition: Transition) -> Applied {
+/// A transition whose records and keys are written, and what is left of it.
+struct Begun {
+    owner: DbId,
+    at: Timestamp,
+    wallet: Wallet,
+    happened: Vec<EventRow>,
+    told: Vec<Told>,
+    postings: Vec<Posting>,
+    findings: Vec<Finding>,
+    evidence: Vec<Evidence>,
+}
+
+fn apply(conn: &mut SqliteConnection, mut transition: Transition) -> Applied {
     transition.check_shape()?;
+    let parts = std::mem::take(&mut transition.parts);
+    if parts.is_empty() {
+        let begun = begin(conn, transition)?;
+        return begun.end(conn);
+    }
+    // The refusals of records and keys of all of them come before those of money.
+    let all = std::iter::once(transition).chain(parts);
+    let begun = all.map(|one| begin(conn, one)).collect::<Result<Vec<Begun>, _>>()?;
+    begun.into_iter().try_for_each(|one| one.end(conn))
+}
+
+/// Writes the records and the keys.
+fn begin(conn: &mut SqliteConnection, transition: Transition) -> Result<Begun, Problem<ApplyError>> {
     let told: Vec<Told> = transition.told().collect();
-    let Transition { integrator_id, at, writes, postings, receipt, handle, findings, evidence, twins } =
-        transition;
+    let Transition {
+        integrator_id, at, writes, postings, receipt, handle, findings, evidence, twins, ..
+    } = transition;
     let owner = DbId::from(integrator_id);
     let wallet = wallets::table
         .find(owner)
@@ -73,7 +100,6 @@ fn apply(conn: &mut SqliteConnection, transition: Transition) -> Applied {
     let wallet = Wallet::try_from(wallet.ok_or_else(|| rejected("no such integrator"))?)?;
 
     let happened: Vec<EventRow> = writes.iter().map(|write| EventRow::new(write, at)).collect();
-    let public: BTreeSet<EventKey> = told.iter().map(|told| told.key).collect();
     for write in writes {
         write_record(conn, write)?;
     }
@@ -88,19 +114,29 @@ fn apply(conn: &mut SqliteConnection, transition: Transition) -> Applied {
     for twin in &twins {
         keep_twin(conn, owner, twin, at)?;
     }
-    post(conn, owner, wallet, &postings, at)?;
-    for event in happened.iter().filter(|event| !public.contains(&event.key())) {
-        diesel::insert_into(events::table).values(event).execute(conn).of("events")?;
+    Ok(Begun { owner, at, wallet, happened, told, postings, findings, evidence })
+}
+
+impl Begun {
+    /// Moves the money, and writes what follows from all of it.
+    fn end(self, conn: &mut SqliteConnection) -> Applied {
+        let Self { owner, at, wallet, happened, told, postings, findings, evidence } = self;
+        let public: BTreeSet<EventKey> = told.iter().map(|told| told.key).collect();
+        post(conn, owner, wallet, &postings, at)?;
+        for event in happened.iter().filter(|event| !public.contains(&event.key())) {
+            diesel::insert_into(events::table).values(event).execute(conn).of("events")?;
+        }
+        tell(conn, owner, &told)?;
+        for finding in findings {
+            keep_finding(conn, owner, finding, at)?;
+        }
+        for row in evidence.into_iter().map(EvidenceRow::from) {
+            let kept =
+                diesel::insert_into(evidence::table).values(&row).on_conflict_do_nothing().execute(conn);
+            kept.of("evidence")?;
+        }
+        Ok(())
     }
-    tell(conn, owner, &told)?;
-    for finding in findings {
-        keep_finding(conn, owner, finding, at)?;
-    }
-    for row in evidence.into_iter().map(EvidenceRow::from) {
-        let kept = diesel::insert_into(evidence::table).values(&row).on_conflict_do_nothing().execute(conn);
-        kept.of("evidence")?;
-    }
-    Ok(())
 }
 
 /// Takes a twin's key, if who has it is as expected.
@@ -161,6 +197,7 @@ fn write_record(conn: &mut SqliteConnection, write: Write) -> Applied {
         Record::Refund(refund) => {
             guarded!(refunds, RefundRow::new(*refund, write.follow_up), write.guard, conn)
         }
+        Record::Split(split) => guarded!(splits, SplitRow::from(*split), write.guard, conn),
     }
 }
 

@@ -19,8 +19,10 @@ use super::SqliteStore;
 use super::error::Of;
 use crate::codec::{self, DbId};
 use crate::entries::entries;
-use crate::rows::{ChargeRow, FindingRow, PostingRow, ReceiptRow, RefundRow, WalletRow, WithdrawalRow};
-use crate::schema::{charges, events, findings, postings, receipts, refunds, wallets, withdrawals};
+use crate::rows::{
+    ChargeRow, FindingRow, PostingRow, ReceiptRow, RefundRow, SplitRow, WalletRow, WithdrawalRow,
+};
+use crate::schema::{charges, events, findings, postings, receipts, refunds, splits, wallets, withdrawals};
 
 #[async_trait]
 impl WalletStore for SqliteStore {
@@ -109,6 +111,7 @@ fn book(conn: &mut SqliteConnection, owner: DbId) -> Result<Book, StoreError> {
         charges: all!(charges, ChargeRow, (charges::id), owner, conn),
         withdrawals: all!(withdrawals, WithdrawalRow, (withdrawals::id), owner, conn),
         refunds: all!(refunds, RefundRow, (refunds::id), owner, conn),
+        splits: all!(splits, SplitRow, (splits::id), owner, conn),
         receipts: all!(receipts, ReceiptRow, (receipts::charge_id, receipts::number), owner, conn),
         events: event_counts(conn, owner)?,
     })

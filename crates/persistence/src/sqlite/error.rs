@@ -131,7 +131,7 @@ fn taken(message: &str) -> Option<UniqueKey> {
         "charges" | "withdrawals" | "refunds" if columns.ends_with(".external_id") => {
             Some(UniqueKey::ExternalId)
         }
-        "charges" | "withdrawals" | "refunds" => Some(UniqueKey::Id),
+        "charges" | "withdrawals" | "refunds" | "splits" => Some(UniqueKey::Id),
         _ => None,
     }
 }

@@ -180,6 +180,8 @@ fn set(
             let values = (refunds::follow_up_at.eq(until), refunds::follow_up_attempts.eq(attempts));
             put_off!(refunds, resource, was.at, was.attempts, values, conn)
         }
+        // Nobody asks about it.
+        ResourceKind::Split => Ok(0),
     }
 }
 

@@ -1,29 +1,41 @@
-//! Pages of records, shared by charges and withdrawals.
+//! Pages of records, shared by charges, withdrawals and splits.
 
 /// The rows of `$table` that a `ListQuery` asks for, newest first.
 macro_rules! page {
     ($table:ident, $row:ty, $owner:expr, $query:expr, $conn:expr) => {{
+        let query = $query;
+        $crate::sqlite::page::page_by_time!($table, $row, $owner, query, $conn, rows => {
+            let mut rows = rows;
+            if !query.states.is_empty() {
+                rows = rows.filter($table::state.eq_any(query.states.clone()));
+            }
+            if let Some(name) = &query.external_id {
+                rows = rows.filter($table::external_id.eq(name.as_str()));
+            }
+            for (key, value) in query.metadata.pairs() {
+                use diesel::sql_types::{Bool, Text};
+
+                // A key has no quote, so that it can stand in a path.
+                let has =
+                    diesel::dsl::sql::<Bool>("json_extract(metadata, ").bind::<Text, _>(format!("$.\"{key}\""));
+                let has = has.sql(") = ").bind::<Text, _>(value.to_owned());
+                rows = rows.filter($table::metadata.is_not_null()).filter(has);
+            }
+        })
+    }};
+}
+
+/// As [`page!`] for a table whose rows have nothing but an id and a time; `$rows` may be narrowed further.
+macro_rules! page_by_time {
+    ($table:ident, $row:ty, $owner:expr, $query:expr, $conn:expr, $rows:ident => { $($narrow:tt)* }) => {{
         use diesel::prelude::QueryDsl as _;
         use pix_domain::list::Cursor;
 
-        let query = $query;
+        let query = &$query;
         let of_owner = $table::table.filter($table::integrator_id.eq($owner));
-        let mut rows = of_owner.select(<$row>::as_select()).limit(query.limit.into()).into_boxed();
-        if !query.states.is_empty() {
-            rows = rows.filter($table::state.eq_any(query.states));
-        }
-        if let Some(name) = &query.external_id {
-            rows = rows.filter($table::external_id.eq(name.as_str()));
-        }
-        for (key, value) in query.metadata.pairs() {
-            use diesel::sql_types::{Bool, Text};
-
-            // A key has no quote, so that it can stand in a path.
-            let has =
-                diesel::dsl::sql::<Bool>("json_extract(metadata, ").bind::<Text, _>(format!("$.\"{key}\""));
-            let has = has.sql(") = ").bind::<Text, _>(value.to_owned());
-            rows = rows.filter($table::metadata.is_not_null()).filter(has);
-        }
+        let $rows = of_owner.select(<$row>::as_select()).limit(query.limit.into()).into_boxed();
+        $($narrow)*
+        let mut rows = $rows;
         if let Some(from) = query.created_from {
             rows = rows.filter($table::created_at.ge($crate::codec::DbTime(from)));
         }
@@ -48,4 +60,4 @@ macro_rules! page {
     }};
 }
 
-pub(super) use page;
+pub(super) use {page, page_by_time};

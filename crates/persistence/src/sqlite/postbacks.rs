@@ -22,12 +22,12 @@ use super::error::{DbError, Of, Problem};
 use super::update::update;
 use crate::codec::{self, DbId, DbTime};
 use crate::rows::{
-    AttemptRow, ChargeRow, DeliveryRow, EndpointRow, RefundRow, SecretRow, ToldRow, WithdrawalRow, key_of,
-    standing_of, state_of_standing,
+    AttemptRow, ChargeRow, DeliveryRow, EndpointRow, RefundRow, SecretRow, SplitRow, ToldRow, WithdrawalRow,
+    key_of, standing_of, state_of_standing,
 };
 use crate::schema::{
     charges, deliveries, delivery_attempts, endpoints, events, integrators, postback_secrets, refunds,
-    withdrawals,
+    splits, withdrawals,
 };
 
 type Written<T> = Result<T, Problem<StoreError>>;
@@ -108,6 +108,11 @@ fn listed(conn: &mut SqliteConnection, row: ToldRow) -> Read<Option<ListedEvent>
             let found = refunds::table.find((owner, id)).select(RefundRow::as_select()).get_result(conn);
             let row = found.optional().of("refunds")?;
             row.map(|row| row.try_into().map(|refund| Record::Refund(Box::new(refund)))).transpose()?
+        }
+        ResourceKind::Split => {
+            let found = splits::table.find((owner, id)).select(SplitRow::as_select()).get_result(conn);
+            let row = found.optional().of("splits")?;
+            row.map(|row| row.try_into().map(|split| Record::Split(Box::new(split)))).transpose()?
         }
     };
     let Some(record) = record else { return Ok(None) };

@@ -12,6 +12,7 @@ use pix_domain::error::StoreError;
 use pix_domain::fees::{FeeSchedule, FeeStore};
 use pix_domain::ids::IntegratorId;
 use pix_domain::postbacks::events::PostbackScope;
+use pix_domain::text::PostbackUrl;
 use pix_domain::time::Timestamp;
 
 use super::SqliteStore;
@@ -92,6 +93,19 @@ impl IntegratorStore for SqliteStore {
             let same = integrators::id.eq(DbId::from(id));
             let scope = integrators::postback_scope.eq(scope.map(PostbackScope::as_str));
             Ok(update(integrators::table, scope, same).execute(conn).of("integrators")? > 0)
+        })
+        .await
+    }
+
+    async fn set_split_postback(
+        &self,
+        id: IntegratorId,
+        url: Option<PostbackUrl>,
+    ) -> Result<bool, StoreError> {
+        self.write(move |conn| {
+            let same = integrators::id.eq(DbId::from(id));
+            let url = integrators::split_postback.eq(url.as_ref().map(PostbackUrl::as_str));
+            Ok(update(integrators::table, url, same).execute(conn).of("integrators")? > 0)
         })
         .await
     }

@@ -34,15 +34,20 @@ impl Observer {
 #[async_trait]
 impl TransitionStore for Observer {
     async fn apply(&self, transition: Transition) -> Result<(), ApplyError> {
-        let (integrator_id, copy) = (transition.integrator_id, transition.clone());
+        let copy = transition.clone();
         let result = self.inner.transitions.apply(transition).await;
         if result.is_ok() {
-            let wallet = self.inner.wallets.wallet(integrator_id).await;
+            let mut wallets = Vec::new();
+            for one in copy.whole() {
+                wallets.push((one.integrator_id, self.inner.wallets.wallet(one.integrator_id).await));
+            }
             self.sim.with(|state| {
                 state.committed(&copy);
-                match wallet {
-                    Ok(wallet) => state.compare_wallet(integrator_id, wallet),
-                    Err(error) => state.violate(format!("the wallet can't be read: {error}")),
+                for (integrator_id, wallet) in wallets {
+                    match wallet {
+                        Ok(wallet) => state.compare_wallet(integrator_id, wallet),
+                        Err(error) => state.violate(format!("the wallet can't be read: {error}")),
+                    }
                 }
             });
         }

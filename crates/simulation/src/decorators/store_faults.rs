@@ -11,18 +11,23 @@ use pix_domain::audit_log::{AuditLogStore, LogEntry};
 use pix_domain::callbacks::{Callback, CallbackState, CallbackStore, ClaimedCallback};
 use pix_domain::charges::store::ChargeStore;
 use pix_domain::charges::{Charge, Receipt};
+use pix_domain::credentials::store::IntegratorStore;
+use pix_domain::credentials::{Integrator, IntegratorStatus};
 use pix_domain::error::{ApplyError, StoreError};
 use pix_domain::evidence::{Evidence, EvidenceStore};
 use pix_domain::fees::{FeeSchedule, FeeStore};
 use pix_domain::follow_up::{FollowUp, FollowUpStore, LookupStore, OpenMovements};
-use pix_domain::ids::{ChargeId, IntegratorId, RefundId, ResourceKind, ResourceRef, WithdrawalId};
+use pix_domain::ids::{ChargeId, IntegratorId, RefundId, ResourceKind, ResourceRef, SplitId, WithdrawalId};
 use pix_domain::limits::{LimitPolicy, LimitStore, Sent, SentTo, Windows};
 use pix_domain::list::ListQuery;
 use pix_domain::party::PixKey;
 use pix_domain::ports::Stores;
+use pix_domain::postbacks::events::PostbackScope;
 use pix_domain::refunds::Refund;
 use pix_domain::refunds::store::RefundStore;
-use pix_domain::text::{ExternalId, IdempotencyKey};
+use pix_domain::splits::Split;
+use pix_domain::splits::store::SplitStore;
+use pix_domain::text::{ExternalId, IdempotencyKey, PostbackUrl};
 use pix_domain::time::Timestamp;
 use pix_domain::transition::{Record, Transition, TransitionStore};
 use pix_domain::wallet::store::{EntryQuery, WalletStore};
@@ -103,11 +108,12 @@ impl StoreFaults {
 
 /// What a transition does, for a trace.
 pub fn summary(transition: &Transition) -> String {
-    let writes = transition.writes.iter().map(|write| {
+    let writes = transition.whole().flat_map(|one| &one.writes).map(|write| {
         let state = match &write.record {
             Record::Charge(charge) => charge.state.name(),
             Record::Withdrawal(withdrawal) => withdrawal.state.name(),
             Record::Refund(refund) => refund.state.name(),
+            Record::Split(_) => "given",
         };
         format!("{} {state} v{}", short(write.record.resource()), write.record.version().0)
     });
@@ -199,6 +205,20 @@ hand_over!(RefundStore => refunds, {
     fn find_by_external_id(&self, owner: IntegratorId, name: &ExternalId) -> Option<Refund>;
     fn find_by_pix_id(&self, owner: IntegratorId, pix_id: &str) -> Option<Refund>;
     fn list_of_charge(&self, owner: IntegratorId, charge: ChargeId) -> Vec<Refund>;
+});
+
+hand_over!(SplitStore => splits, {
+    fn find(&self, owner: IntegratorId, id: SplitId) -> Option<Split>;
+    fn list(&self, owner: IntegratorId, query: &ListQuery) -> Vec<Split>;
+});
+
+hand_over!(IntegratorStore => integrators, {
+    fn create(&self, integrator: Integrator) -> ();
+    fn find(&self, id: IntegratorId) -> Option<Integrator>;
+    fn list(&self) -> Vec<Integrator>;
+    fn set_status(&self, id: IntegratorId, status: IntegratorStatus) -> bool;
+    fn set_postback_scope(&self, id: IntegratorId, scope: Option<PostbackScope>) -> bool;
+    fn set_split_postback(&self, id: IntegratorId, url: Option<PostbackUrl>) -> bool;
 });
 
 hand_over!(WalletStore => wallets, {

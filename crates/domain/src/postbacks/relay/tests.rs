@@ -213,6 +213,7 @@ fn listed(id: u128, postback_url: Option<PostbackUrl>, kind: EventKind) -> Liste
         postback_scope: PostbackScope::Outcomes,
         expires_in: HOUR,
         fee_version: 0,
+        split: Vec::new(),
     };
     let ticket = Ticket {
         provider_id: ProviderId::parse("p1").unwrap(),

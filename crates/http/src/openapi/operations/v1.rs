@@ -1,4 +1,4 @@
-//! Charges, withdrawals, refunds, consultation and the balance of v1.
+//! Charges, withdrawals, refunds, splits, consultation and the balance of v1.
 
 use serde_json::json;
 use utoipa::ToSchema;
@@ -12,10 +12,10 @@ use crate::openapi::answers::{Kit, with_fields};
 use crate::openapi::parameters;
 use crate::openapi::schemas::v1::{
     Balance, Charge, ConsultRequest, Consulted, Limits, NewCharge, NewRefund, NewWithdrawal, Quote, Refund,
-    Withdrawal,
+    Split, Withdrawal,
 };
 use crate::openapi::schemas::v1_lists::{
-    ChargePage, EvidenceList, RefundList, StatementPage, WithdrawalPage,
+    ChargePage, EvidenceList, RefundList, SplitPage, StatementPage, WithdrawalPage,
 };
 
 /// Of what makes something.
@@ -77,6 +77,10 @@ pub(super) fn create_charge(kit: &mut Kit) -> Told {
                 "payerQuestion": "Pedido 1001",
                 "postbackUrl": "https://shop.example/pix?order=1001",
                 "expiration": 3600,
+                "split": [
+                    {"recipient": "019c0000-0000-7000-8000-000000000001", "percentage": "10.5"},
+                    {"recipient": "019c0000-0000-7000-8000-000000000002", "amount": "1.00"},
+                ],
             }),
         ),
     ]);
@@ -84,7 +88,10 @@ pub(super) fn create_charge(kit: &mut Kit) -> Told {
         "createCharge",
         "Charges",
         "Make a charge",
-        &format!("A charge is money to come in, by the QR code in the answer. {HANDLE}"),
+        &format!(
+            "A charge is money to come in, by the QR code in the answer. `split` gives parts of what its payments bring, net of the \
+             fee, to other integrators' wallets. {HANDLE}"
+        ),
     );
     makes::<Charge>(told, kit, "charge", &["getCharge", "listChargeRefunds", "createRefund"])
         .body(body)
@@ -329,6 +336,25 @@ pub(super) fn withdrawal_evidence(kit: &mut Kit) -> Told {
     let description = "What was done and heard about it, and what each proves, oldest first.";
     Told::new("getWithdrawalEvidence", "Withdrawals", "The evidence of a withdrawal", description)
         .answers(200, success::<EvidenceList>(kit, "The evidence."))
+        .refuses(404, &["not_found"])
+}
+
+/// Where the first split of a page leads.
+const FIRST_SPLIT: [Led; 1] = [Led::ByParameter("getSplit", "split", "$response.body#/data/0/uuid")];
+
+pub(super) fn list_splits(kit: &mut Kit) -> Told {
+    let description = "What of others' charges came into your wallet, newest first. Follow `links.next` until it is `null`. A page \
+         neither skips nor repeats a split while others come in.";
+    Told::new("listSplits", "Splits", "A page of splits", description)
+        .with(parameters::of_splits())
+        .answers(200, linked(with_fields(success::<SplitPage>(kit, "A page."), &["Link"]), &FIRST_SPLIT))
+        .refuses(422, &["validation_failed"])
+}
+
+pub(super) fn split(kit: &mut Kit) -> Told {
+    let description = "Your part of somebody else's charge, with what was taken back of it.";
+    Told::new("getSplit", "Splits", "One split", description)
+        .answers(200, success::<Split>(kit, "The split."))
         .refuses(404, &["not_found"])
 }
 

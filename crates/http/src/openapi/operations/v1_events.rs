@@ -10,7 +10,8 @@ use super::v1::{Led, linked, success};
 use crate::openapi::answers::{Kit, with_fields};
 use crate::openapi::parameters;
 use crate::openapi::schemas::events::{
-    DeliveryList, EndpointList, EndpointOn, Event, EventPage, ReplayRequest, Replayed, Trial, TrialRequest,
+    DeliveryList, EndpointList, EndpointOn, Event, EventPage, ReplayRequest, Replayed, SplitPostback, Trial,
+    TrialRequest,
 };
 
 /// Where the first event of a page leads.
@@ -91,6 +92,30 @@ pub(super) fn try_out(kit: &mut Kit) -> Told {
     )
     .body(body)
     .answers(200, success::<Trial>(kit, "What came of it."))
+    .refuses(422, &["validation_failed"])
+}
+
+pub(super) fn split_postback(kit: &mut Kit) -> Told {
+    let description = "The URL that `split.received` and `split.taken_back` are sent to; `null` for none.";
+    Told::new("getSplitPostback", "Postbacks", "Where splits are told of", description)
+        .answers(200, success::<SplitPostback>(kit, "The URL."))
+}
+
+pub(super) fn set_split_postback(kit: &mut Kit) -> Told {
+    let body = kit.json::<SplitPostback>(&[
+        ("a receiver", json!({"postbackUrl": "https://shop.example/splits"})),
+        ("none", json!({"postbackUrl": null})),
+    ]);
+    Told::new(
+        "setSplitPostback",
+        "Postbacks",
+        "Set where splits are told of",
+        "A split has no request that could name a `postbackUrl`, so the recipient sets one for all of them. It holds for splits that \
+         come to be from now on; the events of an older one go where they went.",
+    )
+    .body(body)
+    .answers(200, success::<SplitPostback>(kit, "It is set."))
+    .refuses(404, &["not_found"])
     .refuses(422, &["validation_failed"])
 }
 

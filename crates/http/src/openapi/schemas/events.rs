@@ -176,6 +176,14 @@ pub(in crate::openapi) struct Trial {
     response: String,
 }
 
+/// Where splits are told of that come to be from now on; `null` for nowhere.
+#[derive(ToSchema)]
+#[expect(non_snake_case, reason = "as on the wire")]
+pub(in crate::openapi) struct SplitPostback {
+    #[schema(required = true)]
+    postbackUrl: Option<PostbackUrl>,
+}
+
 /// The receivers that have failed lately, and not worked since.
 #[derive(ToSchema)]
 pub(in crate::openapi) struct EndpointList {
@@ -228,10 +236,11 @@ pub(in crate::openapi) struct EventData {
     transactionType: TransactionType,
     /// The provider's id, else ours.
     transactionId: String,
-    /// Yours; `""` when you gave none in v2, never `null`.
+    /// Yours; `""` when you gave none in v2, the `uuid` of a split, never `null`.
     external_id: String,
     /// What this event moved, where it moved something (`cashin.confirmed`, `cashin.paid_again`, `cashin.refunded`,
-    /// `cashin.refund_failed`, `cashin.taken_back`, `cashout.returned` as `REVERTPIX`); else what the record is over.
+    /// `cashin.refund_failed`, `cashin.taken_back`, `cashout.returned` as `REVERTPIX`, `split.received`, `split.taken_back`);
+    /// else what the record is over.
     amount: Money,
     #[schema(pattern = "^PIX$", example = "PIX")]
     paymentType: String,
@@ -252,10 +261,10 @@ pub(in crate::openapi) struct EventData {
     statusCode: PaymentStatus,
     event: EventType,
     eventId: EventId,
-    /// Grows with each event of the same charge or withdrawal, with gaps.
+    /// Grows with each event of the same charge, withdrawal or split, with gaps.
     #[schema(minimum = 1)]
     sequence: u64,
-    /// Of the charge, withdrawal or refund.
+    /// Of the charge, withdrawal, refund or split.
     uuid: Id,
     /// The uuid of the refund, of events of a charge that are about one.
     #[schema(required = false)]
@@ -280,6 +289,8 @@ pub(in crate::openapi) enum TransactionType {
     UnsettledPix,
     RevertPix,
     Refund,
+    Split,
+    SplitReversal,
 }
 
 /// How a withdrawal ended: 1 for paid, 3 for failed, canceled or returned whole.

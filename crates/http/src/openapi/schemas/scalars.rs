@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use pix_domain::charges::ChargeState;
 use pix_domain::evidence::{EvidenceKind, Proof};
+use pix_domain::ids::ResourceKind;
 use pix_domain::list::{DEFAULT_PER_PAGE, MAX_PER_PAGE};
 use pix_domain::metadata::{MAX_PAIRS, VALUE_MAX_CHARS};
 use pix_domain::party::PIX_KEY_MAX_CHARS;
@@ -205,11 +206,25 @@ scalars! {
         .default(Some(json!(pix_domain::charges::DEFAULT_EXPIRES_IN.as_secs())))
         .examples([json!(3000)])
         .build();
-    NoSplit = utoipa::openapi::schema::Array::builder()
-        .schema_type(SchemaType::from_iter([Type::Array, Type::Null]))
-        .items(Object::with_type(Type::Object))
-        .max_items(Some(0))
-        .description(Some("Splits can't be paid out in this version: leave it out, or send `null` or `[]`."))
+    PercentageIn = AnyOf::builder()
+        .item(
+            number("In per cent. At most four decimals.").exclusive_minimum(Some(0)).maximum(Some(100)),
+        )
+        .item(
+            text("In per cent: digits, and at most four decimals after a point.").pattern(Some(
+                r"^(?!0{1,2}(\.0{1,4})?$)(100(\.0{1,4})?|[0-9]{1,2}(\.[0-9]{1,4})?)$",
+            )),
+        )
+        .description(Some(
+            "A share in per cent that you send: a JSON number or a numeric string, above 0, at most 100, with at most four decimals. \
+             The digits are read as they are. No exponent, no sign, no blanks.",
+        ))
+        .examples([json!("10.5"), json!(10)])
+        .build();
+    Percentage = number("A share in per cent, with exact digits and no trailing zeros.")
+        .exclusive_minimum(Some(0))
+        .maximum(Some(100))
+        .examples([json!(10.5)])
         .build();
     Nothing = ObjectBuilder::new().schema_type(Type::Null).build();
     Outcome = words(
@@ -227,7 +242,8 @@ scalars! {
          what was asked for.",
         ["paid_late", "paid_again", "amount_differs"],
     );
-    ResourceType = words("What it is.", ["charge", "withdrawal", "refund"]);
+    ResourceType = words("What it is.", ResourceKind::ALL.map(ResourceKind::as_str));
+    ConsultedType = words("What it is.", ["charge", "withdrawal", "refund"]);
     EvidenceKindWord = words(
         "`attempt`: it is about to be sent, stored before the first byte is. `answer`: how that call ended. `consult`: the \
          provider was asked. `callback`: the provider called back. `decision`: somebody who may has decided.",
@@ -265,7 +281,7 @@ scalars! {
         .examples([json!({"shop": "centro"})])
         .build();
     EventId = text("The id of an event: the same however often it is told.")
-        .pattern(Some("^evt_[cwr][0-9a-f]{32}_[0-9]+$"))
+        .pattern(Some("^evt_[cwrs][0-9a-f]{32}_[0-9]+$"))
         .examples(["evt_c019c000000007000800000000000000a_2"])
         .build();
     PerPage = ObjectBuilder::new()

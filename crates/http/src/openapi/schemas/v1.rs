@@ -1,11 +1,11 @@
-//! Charges, withdrawals, refunds and the balance of v1.
+//! Charges, withdrawals, refunds, splits and the balance of v1.
 
 use utoipa::ToSchema;
 
 use super::scalars::{
-    Amount, AnyUuid, ChargeFlag, ChargeStatus, Currency, Description, Email, Expiration, ExternalId, Id,
-    Metadata, Money, NoSplit, Nothing, Outcome, PayerQuestion, PersonName, PixKey, PixKeyType, PixKeyTypeIn,
-    PostbackUrl, RefundStatus, ResourceType, TaxId, Time, TwinId, WithdrawalStatus,
+    Amount, AnyUuid, ChargeFlag, ChargeStatus, ConsultedType, Currency, Description, Email, Expiration,
+    ExternalId, Id, Metadata, Money, Outcome, PayerQuestion, Percentage, PercentageIn, PersonName, PixKey,
+    PixKeyType, PixKeyTypeIn, PostbackUrl, RefundStatus, TaxId, Time, TwinId, WithdrawalStatus,
 };
 use serde_json::Value;
 
@@ -23,8 +23,44 @@ pub(in crate::openapi) struct NewCharge {
     /// Where its events go.
     postbackUrl: Option<PostbackUrl>,
     expiration: Option<Expiration>,
-    #[schema(required = false)]
-    split: NoSplit,
+    /// Who gets what part of it; at most 10 others, each once. The percentages sum to 100 at most, and all parts to what the
+    /// charge brings net of its fee.
+    #[schema(max_items = 10)]
+    split: Option<Vec<NewShare>>,
+}
+
+/// A part of a charge for another integrator, in v1's words or in the family's.
+#[derive(ToSchema)]
+#[serde(untagged)]
+pub(in crate::openapi) enum NewShare {
+    Percentage(PercentageShare),
+    Amount(AmountShare),
+    Family(FamilyShare),
+}
+
+/// A share of what each payment brings net of its fee, rounded down to the centavo.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct PercentageShare {
+    /// The integrator that gets it.
+    recipient: AnyUuid,
+    percentage: PercentageIn,
+}
+
+/// A fixed amount, once for the charge, taken before any percentage.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct AmountShare {
+    /// The integrator that gets it.
+    recipient: AnyUuid,
+    amount: Amount,
+}
+
+/// The same as a percentage, as clients of the family say it.
+#[derive(ToSchema)]
+#[expect(non_snake_case, reason = "as on the wire")]
+pub(in crate::openapi) struct FamilyShare {
+    /// The integrator that gets it.
+    username: AnyUuid,
+    percentageSplit: PercentageIn,
 }
 
 /// Who is to pay.
@@ -65,8 +101,9 @@ pub(in crate::openapi) struct Charge {
     #[schema(required = true)]
     payerQuestion: Option<String>,
     metadata: Metadata,
-    /// Always `null` in this version.
-    split: Nothing,
+    /// Who gets what part of it; `null` when all of it is yours.
+    #[schema(required = true)]
+    split: Option<Vec<Share>>,
     /// The text of the QR code (BR Code), to be shown to the payer and to be copied; `null` while there is none.
     #[schema(required = true)]
     qrcode: Option<String>,
@@ -91,6 +128,43 @@ pub(in crate::openapi) struct Charge {
     created_at: Time,
     updated_at: Time,
     links: ChargeLinks,
+}
+
+/// Another integrator's part of a charge.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct Share {
+    /// Of its split, which the recipient knows it by.
+    uuid: Id,
+    /// The integrator that gets it.
+    recipient: Id,
+    /// As it was asked for; `null` of a fixed amount.
+    #[schema(required = true)]
+    percentage: Option<Percentage>,
+    /// As it was asked for; `null` of a percentage.
+    #[schema(required = true)]
+    amount: Option<Money>,
+    /// What the payments brought it.
+    received: Money,
+    /// What of that went back with what was sent back of the payments.
+    taken_back: Money,
+}
+
+/// A part of somebody else's charge, paid into your wallet.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct Split {
+    uuid: Id,
+    /// The integrator whose charge it is a part of.
+    from: Id,
+    /// What it brought.
+    amount: Money,
+    /// What of that was taken back, since the payment was sent back or refunded.
+    taken_back: Money,
+    /// What is left of it: `amount` less `taken_back`.
+    net_amount: Money,
+    currency: Currency,
+    created_at: Time,
+    updated_at: Time,
+    links: SelfLink,
 }
 
 /// Where it is, and what is shown of it.
@@ -435,7 +509,7 @@ pub(in crate::openapi) struct ConsultRequest {
 /// A transaction after the provider was asked about it.
 #[derive(ToSchema)]
 pub(in crate::openapi) struct Consulted {
-    r#type: ResourceType,
+    r#type: ConsultedType,
     transaction: AnyTransaction,
     provider: ProviderView,
 }

@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 use super::scalars::{
     Currency, EntryType, EvidenceKindWord, Id, Money, ProofWord, ResourceType, SignedMoney, Time,
 };
-use super::v1::{Charge, Refund, Withdrawal};
+use super::v1::{Charge, Refund, Split, Withdrawal};
 
 /// A page of charges, newest first.
 #[derive(ToSchema)]
@@ -21,6 +21,15 @@ pub(in crate::openapi) struct ChargePage {
 pub(in crate::openapi) struct WithdrawalPage {
     #[schema(max_items = 100)]
     data: Vec<Withdrawal>,
+    meta: PageMeta,
+    links: PageLinks,
+}
+
+/// A page of splits, newest first.
+#[derive(ToSchema)]
+pub(in crate::openapi) struct SplitPage {
+    #[schema(max_items = 100)]
+    data: Vec<Split>,
     meta: PageMeta,
     links: PageLinks,
 }

@@ -6,9 +6,8 @@ use std::collections::HashMap;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::scalars::{
-    Amount, LocalTime, Money, MoneyText, NoSplit, Outcome, PixKeyTypeIn, V2PixId, V2Status, V2Text,
-};
+use super::scalars::{Amount, LocalTime, Money, MoneyText, Outcome, PixKeyTypeIn, V2PixId, V2Status, V2Text};
+use super::v1::NewShare;
 
 /// A charge to be made.
 #[derive(ToSchema)]
@@ -30,8 +29,9 @@ pub(in crate::openapi) struct V2NewCharge {
     /// After how many seconds it expires, 60 to 2592000, 3000 by default; as a text too.
     #[schema(required = false)]
     expiration: V2Text,
-    #[schema(required = false)]
-    split: NoSplit,
+    /// Who gets what part of it; at most 10 others, each once. `null`, `false`, `""` and `[]` are nobody.
+    #[schema(max_items = 10)]
+    split: Option<Vec<NewShare>>,
 }
 
 /// Who is to pay.

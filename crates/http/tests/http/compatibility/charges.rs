@@ -85,8 +85,8 @@ cases!(refuses {
     an_amount_that_is_empty: r#"{"amount":""}"#, "invalid_amount";
     a_document_of_another_length: r#"{"amount":15.55,"payer":{"document":"1234"}}"#, "validation_failed";
     a_question_that_is_too_long: &format!(r#"{{"amount":15.55,"payerQuestion":"{}"}}"#, "x".repeat(141)), "validation_failed";
-    // To somebody whom nobody knows, so that these hold however splits are read. One that is left out would be money of
-    // others.
+    // One that is left out would be money of others.
     a_split_with_its_percentage_in_a_text: r#"{"amount":15.55,"split":[{"username":"nobody","percentageSplit":"10.5"}]}"#, "validation_failed";
     a_split_with_its_percentage_as_a_number: r#"{"amount":15.55,"split":[{"username":"nobody","percentageSplit":10.5}]}"#, "validation_failed";
+    a_split_to_somebody_whom_nobody_knows: r#"{"amount":15.55,"split":[{"username":"019c0000-0000-7000-8000-000000000001","percentageSplit":"10.5"}]}"#, "validation_failed";
 });
