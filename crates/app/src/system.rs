@@ -31,6 +31,15 @@ impl Ids for SystemIds {
     fn next(&self) -> Uuid {
         Uuid::now_v7()
     }
+
+    fn earliest(&self, at: Timestamp) -> Option<Uuid> {
+        let micros = at.micros();
+        // Ids have the machine's time, whatever the clock is told to say.
+        #[cfg(feature = "fail-points")]
+        let micros = micros.saturating_sub(crate::fail_points::clock_ahead_micros());
+        let millis = u64::try_from(micros.max(0) / 1_000).ok()?;
+        Some(uuid::Builder::from_unix_timestamp_millis(millis, &[0; 10]).into_uuid())
+    }
 }
 
 /// `bytes` random bytes of the operating system, as hexadecimal digits.
@@ -43,4 +52,23 @@ pub fn random_hex(bytes: usize) -> anyhow::Result<String> {
         let _ = write!(text, "{byte:02x}");
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn an_id_lies_between_the_earliest_ones_of_the_times_around_it() {
+        let before = SystemClock.now();
+        let id = SystemIds.next();
+        let after = SystemClock.now();
+        let earliest = |at: Timestamp| SystemIds.earliest(at).unwrap();
+        assert!(earliest(before) <= id);
+        assert!(id < earliest(after.plus(Duration::from_millis(1))));
+        assert_eq!(earliest(before).get_version_num(), 7);
+        assert!(earliest(Timestamp::from_micros(-1)) < id);
+    }
 }

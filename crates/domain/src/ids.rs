@@ -4,6 +4,8 @@ use std::fmt;
 
 use uuid::Uuid;
 
+use crate::time::Timestamp;
+
 macro_rules! uuid_id {
     ($(#[doc = $doc:literal] $name:ident;)*) => {$(
         #[doc = $doc]
@@ -35,6 +37,14 @@ uuid_id! {
 pub trait Ids: Send + Sync {
     /// A new id.
     fn next(&self) -> Uuid;
+
+    /// The smallest id that can have been made at `at` or later, when ids tell that; `None` when they don't.
+    ///
+    /// It narrows a list between two times to a range of its key: without it, a page that goes past the last row between
+    /// them reads all that is beyond.
+    fn earliest(&self, _at: Timestamp) -> Option<Uuid> {
+        None
+    }
 }
 
 /// What kind of record a reference names.

@@ -221,12 +221,14 @@ impl Row for Split {
 /// The rows that `query` asks for, newest first.
 fn page<T: Row>(rows: &BTreeMap<Uuid, T>, query: &ListQuery) -> Vec<T> {
     let limit = usize::try_from(query.limit).unwrap_or(usize::MAX);
-    let wanted = |row: &T| {
+    let wanted = |id: &Uuid, row: &T| {
         row.is_asked_for(query)
+            && query.least_id.is_none_or(|least| *id >= least)
+            && query.end_id.is_none_or(|end| *id < end)
             && query.created_from.is_none_or(|from| row.created_at() >= from)
             && query.created_to.is_none_or(|to| row.created_at() < to)
     };
-    let rows = rows.iter().filter(|(_, row)| wanted(row));
+    let rows = rows.iter().filter(|(id, row)| wanted(id, row));
     let newest_first = |rows: Vec<(&Uuid, &T)>| rows.into_iter().rev().map(|(_, row)| row.clone()).collect();
     match query.cursor {
         Some(Cursor::NewerThan(cursor)) => {

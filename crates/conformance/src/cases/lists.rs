@@ -183,6 +183,8 @@ pub async fn filters_take_away_what_they_say(harness: &mut dyn StoreHarness) {
     let named = |id: ChargeId| Some(name(&format!("charge {id}")));
     assert_eq!(list(ListQuery { external_id: named(of(2)), ..first(9) }).await, [of(2)]);
     assert_eq!(list(ListQuery { external_id: Some(name("charge")), ..first(9) }).await, []);
+    let range_of_ids = ListQuery { least_id: Some(of(1).0), end_id: Some(of(4).0), ..first(9) };
+    assert_eq!(list(range_of_ids).await, [of(3), of(2), of(1)]);
     let both = ListQuery { external_id: named(of(2)), states: vec!["paid"], ..first(9) };
     assert_eq!(list(both).await, []);
     let paid_in_range = ListQuery { states: vec!["paid"], ..range.clone() };

@@ -549,7 +549,7 @@ impl WithdrawalService {
         query: ListQuery,
     ) -> Result<Page<Withdrawal>, ServiceError> {
         let (cursor, limit) = (query.cursor, query.limit);
-        let one_more = ListQuery { limit: limit.saturating_add(1), ..query };
+        let one_more = query.for_store(self.ports.ids.as_ref());
         let rows = self.ports.stores.withdrawals.list(integrator_id, &one_more).await?;
         Ok(Page::trim(rows, cursor, limit))
     }

@@ -43,6 +43,12 @@ macro_rules! page_by_time {
         if let Some(to) = query.created_to {
             rows = rows.filter($table::created_at.lt($crate::codec::DbTime(to)));
         }
+        if let Some(least) = query.least_id {
+            rows = rows.filter($table::id.ge($crate::codec::DbId(least)));
+        }
+        if let Some(end) = query.end_id {
+            rows = rows.filter($table::id.lt($crate::codec::DbId(end)));
+        }
         let oldest_first = matches!(query.cursor, Some(Cursor::NewerThan(_)));
         rows = match query.cursor {
             Some(Cursor::NewerThan(id)) => {
