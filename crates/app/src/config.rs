@@ -235,6 +235,11 @@ pub const SETTINGS: &[Setting] = &[
         "How many requests to v1 and v2 are worked on at once, 1 to 65536; one more is answered 503.",
     ),
     open(
+        "PIX_REQUESTS_AT_ONCE_PER_KEY",
+        None,
+        "How many of those one key can have at once, or one address without a valid token, 1 to 65536; half of PIX_REQUESTS_AT_ONCE by default.",
+    ),
+    open(
         "PIX_SIGN_INS_AT_ONCE",
         Some("64"),
         "How many requests to the token endpoint are worked on at once, 1 to 65536; one more is answered 503.",
@@ -521,6 +526,8 @@ pub struct OverloadSettings {
     pub rate_store: Option<RateStore>,
     /// `PIX_REQUESTS_AT_ONCE`
     pub requests_at_once: usize,
+    /// `PIX_REQUESTS_AT_ONCE_PER_KEY`; `None` when it isn't said.
+    pub requests_at_once_per_key: Option<usize>,
     /// `PIX_SIGN_INS_AT_ONCE`
     pub sign_ins_at_once: usize,
     /// `PIX_PAY_STREAMS`
@@ -937,6 +944,7 @@ fn database(source: &Source) -> Result<Database, ConfigError> {
 
 fn overload(source: &Source) -> Result<OverloadSettings, ConfigError> {
     const KEY: &str = "PIX_RATE_KEY_PER_MINUTE";
+    const PER_KEY: &str = "PIX_REQUESTS_AT_ONCE_PER_KEY";
     let key_per_minute = match source.text(KEY) {
         Some(_) => {
             let least = source.number("PIX_RATE_API_PER_MINUTE", 1, 10_000_000)?;
@@ -955,6 +963,10 @@ fn overload(source: &Source) -> Result<OverloadSettings, ConfigError> {
         rate_buckets: u32::try_from(source.number("PIX_RATE_BUCKETS", 1_000, 10_000_000)?).unwrap_or(1_000),
         rate_store: store.map_err(|refused| ConfigError(format!("PIX_RATE_STORE {}", refused.problem)))?,
         requests_at_once: count("PIX_REQUESTS_AT_ONCE", 1, 65_536)?,
+        requests_at_once_per_key: match source.text(PER_KEY) {
+            Some(_) => Some(count(PER_KEY, 1, 65_536)?),
+            None => None,
+        },
         sign_ins_at_once: count("PIX_SIGN_INS_AT_ONCE", 1, 65_536)?,
         pay_streams: count("PIX_PAY_STREAMS", 1, 65_536)?,
         connections: count("PIX_CONNECTIONS", 16, 1_000_000)?,
@@ -1172,6 +1184,7 @@ mod tests {
             ("PIX_RATE_STORE", "rediss://:hunter2@cache", "redis://:PASSWORD@HOST:6379/0"),
             ("PIX_RATE_STORE_TIMEOUT_MS", "0", "from 1 to 1000"),
             ("PIX_REQUESTS_AT_ONCE", "65537", "from 1 to 65536"),
+            ("PIX_REQUESTS_AT_ONCE_PER_KEY", "0", "from 1 to 65536"),
             ("PIX_SIGN_INS_AT_ONCE", "0", "from 1 to 65536"),
             ("PIX_PAY_STREAMS", "0", "from 1 to 65536"),
             ("PIX_CONNECTIONS", "15", "from 16 to 1000000"),

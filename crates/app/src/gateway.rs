@@ -349,6 +349,7 @@ pub fn http_config(config: &Config, callback_secret: &str) -> anyhow::Result<Htt
         keep_alive: overload.keep_alive,
         unread_deadline: overload.unread_deadline,
         requests_at_once: overload.requests_at_once,
+        requests_at_once_per_key: overload.requests_at_once_per_key,
         sign_ins_at_once: overload.sign_ins_at_once,
         pay_streams: overload.pay_streams,
         connections: overload.connections,

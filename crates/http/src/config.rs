@@ -121,6 +121,9 @@ pub struct HttpConfig {
     pub rate_store: Option<RateStore>,
     /// Requests to v1 and v2 that are worked on at once: 1 to [`MAX_AT_ONCE`]. One more is answered 503.
     pub requests_at_once: usize,
+    /// How many of those one key can have, or one address (one /64 in IPv6) without a token that opens: 1 to
+    /// [`MAX_AT_ONCE`], and half of [`Self::requests_at_once`] if `None`. One more is answered 503.
+    pub requests_at_once_per_key: Option<usize>,
     /// The same of the token endpoint.
     pub sign_ins_at_once: usize,
     /// Streams of events of payment pages at once: 1 to [`MAX_AT_ONCE`]. One more is answered 503, and its page asks from
@@ -167,6 +170,7 @@ impl HttpConfig {
             rate_buckets: DEFAULT_RATE_BUCKETS,
             rate_store: None,
             requests_at_once: DEFAULT_REQUESTS_AT_ONCE,
+            requests_at_once_per_key: None,
             sign_ins_at_once: DEFAULT_SIGN_INS_AT_ONCE,
             pay_streams: DEFAULT_PAY_STREAMS,
             connections: DEFAULT_CONNECTIONS,
@@ -184,6 +188,11 @@ impl HttpConfig {
     pub(crate) fn rate_key_per_minute(&self) -> u32 {
         self.rate_key_per_minute
             .unwrap_or_else(|| self.rate_api_per_minute.saturating_mul(DEFAULT_RATE_KEY_FACTOR))
+    }
+
+    /// The share of one key in the places of requests.
+    pub(crate) fn requests_at_once_per_key(&self) -> usize {
+        self.requests_at_once_per_key.unwrap_or_else(|| self.requests_at_once.div_ceil(2))
     }
 
     /// Whether every setting is within its bounds.
@@ -209,6 +218,11 @@ impl HttpConfig {
             ),
             (self.rate_buckets == 0, "rate_buckets", "must be at least 1"),
             (!at_once(self.requests_at_once), "requests_at_once", "must be from 1 to 65536"),
+            (
+                !at_once(self.requests_at_once_per_key()),
+                "requests_at_once_per_key",
+                "must be from 1 to 65536",
+            ),
             (!at_once(self.sign_ins_at_once), "sign_ins_at_once", "must be from 1 to 65536"),
             (!at_once(self.pay_streams), "pay_streams", "must be from 1 to 65536"),
             (self.connections == 0, "connections", "must be at least 1"),
@@ -243,6 +257,7 @@ impl fmt::Debug for HttpConfig {
             .field("rate_api_burst", &self.rate_api_burst)
             .field("rate_store", &self.rate_store)
             .field("requests_at_once", &self.requests_at_once)
+            .field("requests_at_once_per_key", &self.requests_at_once_per_key)
             .field("connections", &self.connections)
             .field("trusted_proxies", &self.trusted_proxies)
             .field("cors_allow_origins", &self.cors_allow_origins)
@@ -356,6 +371,7 @@ mod tests {
             (HttpConfig { realm: "a\"b".into(), ..config() }, "realm"),
             (HttpConfig { rate_key_per_minute: Some(599), ..config() }, "rate_key_per_minute"),
             (HttpConfig { requests_at_once: MAX_AT_ONCE + 1, ..config() }, "requests_at_once"),
+            (HttpConfig { requests_at_once_per_key: Some(0), ..config() }, "requests_at_once_per_key"),
             (HttpConfig { pay_streams: 0, ..config() }, "pay_streams"),
             (HttpConfig { connections_per_client: 0, ..config() }, "connections_per_client"),
             (HttpConfig { unread_deadline: Duration::from_micros(999), ..config() }, "unread_deadline"),

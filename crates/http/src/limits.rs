@@ -35,7 +35,7 @@ use crate::config::{ConfigError, HttpConfig, ProxyRange};
 use crate::error::ApiError;
 use crate::extract;
 use crate::state::State;
-use names::{Name, Namer};
+pub(crate) use names::{Name, Namer};
 use seats::Seats;
 pub(crate) use shared::Shared;
 
@@ -153,6 +153,11 @@ pub(crate) fn told(extensions: &Extensions, wait_seconds: Option<u64>) -> Option
         let charged = extensions.get::<Charged>()?;
         Some(Told(vec![(charged.policy, Left::Nothing { wait_seconds: wait_seconds? })]))
     })
+}
+
+/// Whose the request is: the key of its token, or the network of whoever has none that opens.
+pub(crate) fn holder(extensions: &Extensions) -> Option<Name> {
+    extensions.get::<Charged>().map(|charged| charged.key.unwrap_or(charged.client))
 }
 
 /// Whom a request is charged to.

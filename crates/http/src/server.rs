@@ -95,11 +95,7 @@ fn app(
         .app_data(state)
         .service(
             web::scope("/v2/oauth/token")
-                .service(
-                    post("", web::post().to(token::issue))
-                        .wrap(middleware::from_fn(overload::sign_in))
-                        .wrap(middleware::from_fn(limits::charge)),
-                )
+                .service(post("", web::post().to(token::issue)).wrap(middleware::from_fn(limits::charge)))
                 .default_service(web::to(not_found))
                 .wrap(token_limit),
         )

@@ -12,6 +12,7 @@ use crate::body;
 use crate::error::ApiError;
 use crate::extract::{self, Answer, Call};
 use crate::json::Object;
+use crate::overload;
 
 /// What a body of the token endpoint may say.
 #[derive(Default)]
@@ -60,7 +61,7 @@ pub(crate) async fn issue(mut call: Call) -> Answer {
     let (authenticator, client) = (call.state.services.authenticator.clone(), call.client());
     let id = public_id.clone();
     let sign_in = async move { authenticator.sign_in(&id, PlainSecret(secret), client).await };
-    let issued = call.state.spawn(sign_in).await?.map_err(refused)?;
+    let issued = overload::sign_in(&call.state.places, call.state.spawn(sign_in)).await??.map_err(refused)?;
     call.note_use(&public_id);
     let mut body = Object::new()
         .text("access_token", &issued.token)

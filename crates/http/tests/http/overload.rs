@@ -9,7 +9,9 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
-use crate::support::{Answer, CALLBACK_SECRET, Gate, Gateway, Request, charge_body, withdrawal_body};
+use crate::support::{
+    Answer, CALLBACK_SECRET, Gate, Gateway, Request, SLOW_HASHES, charge_body, withdrawal_body,
+};
 
 /// How long a test waits for what is to happen.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -117,6 +119,30 @@ async fn a_command_whose_client_is_gone_keeps_its_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_key_can_not_have_all_places() {
+    let change = |config: &mut pix_http::HttpConfig| {
+        (config.requests_at_once, config.requests_at_once_per_key) = (4, Some(1));
+    };
+    let gateway = Gateway::with(change, Some(gate())).await;
+    let (tenant, other) = (gateway.rich().await, gateway.tenant(1).await);
+    let gate = gateway.provider.gate.as_ref().unwrap();
+    let body = withdrawal_body();
+    let paying = gateway.post(&tenant, "/api/v1/withdrawals", &body);
+    let meanwhile = async {
+        gate.reached.acquire().await.unwrap().forget();
+        let answer = gateway.get(&tenant, "/api/v1/balance").await.expect(503);
+        assert_eq!((answer.code().as_str(), answer.header("retry-after")), ("overloaded", Some("1")));
+        gateway.get(&other, "/api/v1/balance").await.expect(200);
+        // Whoever has no token that opens has a share too.
+        gateway.send(Request::new("GET", "/api/v1/balance")).await.expect(401);
+        gate.open.add_permits(1);
+    };
+    let (answer, ()) = tokio::join!(paying, meanwhile);
+    answer.expect(201);
+    gateway.get(&tenant, "/api/v1/balance").await.expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn sign_ins_that_do_not_come_to_an_end_take_no_places_of_others() {
     let change = |config: &mut pix_http::HttpConfig| {
         (config.requests_at_once, config.sign_ins_at_once) = (1, 1);
@@ -125,22 +151,33 @@ async fn sign_ins_that_do_not_come_to_an_end_take_no_places_of_others() {
     };
     let gateway = Gateway::with(change, None).await;
     let tenant = gateway.tenant(0).await;
+    let sign_in = |secret: &str| {
+        let body = json!({"public_id": tenant.public_id, "secret": secret}).to_string();
+        gateway.send(Request::post("/v2/oauth/token", &body))
+    };
+    // One that is sent slowly takes no place.
     let mut slow = TcpStream::connect(gateway.address).await.unwrap();
     let head = "POST /v2/oauth/token HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 2\r\n\r\n";
     slow.write_all(head.as_bytes()).await.unwrap();
-    let deadline = Instant::now() + PATIENCE;
-    let refused = loop {
-        let answer = gateway.send(Request::post("/v2/oauth/token", "{}")).await;
-        if answer.status == 503 {
-            break answer;
-        }
-        assert!(Instant::now() < deadline, "never refused");
+    sign_in("wrong").await.expect(401);
+    let meanwhile = async {
+        let deadline = Instant::now() + PATIENCE;
+        let refused = loop {
+            let answer = sign_in("wrong").await;
+            if answer.status == 503 {
+                break answer;
+            }
+            assert!(Instant::now() < deadline, "never refused");
+        };
+        assert_eq!((refused.code().as_str(), refused.header("retry-after")), ("overloaded", Some("1")));
+        gateway.get(&tenant, "/api/v1/balance").await.expect(200);
+        SLOW_HASHES.add_permits(1);
     };
-    assert_eq!((refused.code().as_str(), refused.header("retry-after")), ("overloaded", Some("1")));
-    gateway.get(&tenant, "/api/v1/balance").await.expect(200);
+    let (hashed, ()) = tokio::join!(sign_in("slow"), meanwhile);
+    hashed.expect(401);
+    sign_in("wrong").await.expect(401);
     slow.write_all(b"{}").await.unwrap();
     Answer::parse(&rest(&mut slow).await).expect(401);
-    gateway.send(Request::post("/v2/oauth/token", "{}")).await.expect(401);
 }
 
 #[tokio::test(flavor = "multi_thread")]
