@@ -23,6 +23,7 @@ on_either_store!(
     what_happens_arrives_signed_and_in_order,
     a_receiver_that_fails_gets_it_later_and_one_that_is_gone_is_switched_off,
     what_was_applied_before_a_kill_arrives_after_it,
+    a_part_of_a_payment_is_another_integrators_and_each_is_told,
 );
 
 /// What came in.
@@ -202,6 +203,61 @@ async fn what_happens_arrives_signed_and_in_order(database: Database) {
         feed["data"].as_array().unwrap().iter().map(|event| event["type"].as_str().unwrap()).collect();
     assert_eq!(kinds.iter().filter(|kind| **kind == "cashin.confirmed").count(), 3, "{kinds:?}");
     assert!(gateway.log().lines().all(|line| !line.contains("whsec_") && !line.contains("token=a")));
+    assert_eq!(gateway.audit().unwrap()["clean"], true);
+}
+
+async fn a_part_of_a_payment_is_another_integrators_and_each_is_told(database: Database) {
+    let gateway = Gateway::start(database, &DEVELOPMENT).unwrap();
+    let (shop, courier) = (gateway.integrator("shop").unwrap(), gateway.integrator("courier").unwrap());
+    let seller = Client::new(&gateway, &shop).await.unwrap();
+    let carrier = Client::new(&gateway, &courier).await.unwrap();
+    let server = Receiver::start().await;
+    let url = |path: &str| format!("{}{path}", server.url);
+    let place = json!({"postbackUrl": url("/courier")});
+    assert_eq!(carrier.post("/api/v1/postbacks/splits", place.clone()).await.unwrap(), (200, place.clone()));
+    assert_eq!(carrier.get("/api/v1/postbacks/splits").await.unwrap(), (200, place));
+
+    let charge = json!({
+        "amount": "15.55", "external_id": "order-1", "postbackUrl": url("/shop"),
+        "payer": {"name": "Maria Silva", "document": "52998224725"},
+        "split": [{"recipient": courier.uuid, "percentage": "10.5"}],
+    });
+    let (status, charge) = seller.post("/api/v1/charges", charge).await.unwrap();
+    assert_eq!(status, 201, "{charge}");
+    pay(&gateway, &text(&charge, "/pix_id").unwrap()).await.unwrap();
+    soon("both have been told", || async {
+        !server.at("/shop").is_empty() && !server.at("/courier").is_empty()
+    })
+    .await;
+    // 10.5 % of 15.55 is 1.63275: the odd part of a centavo is the shop's.
+    assert_eq!(seller.balance().await.unwrap(), "13.92");
+    assert_eq!(carrier.balance().await.unwrap(), "1.63");
+    let (told, heard) = (server.at("/courier"), server.at("/shop"));
+    assert_eq!((names(&told), names(&heard)), (vec!["split.received"], vec!["cashin.confirmed"]));
+    assert_eq!((&told[0].body["amount"], &told[0].body["transactionType"]), (&json!(1.63), &json!("SPLIT")));
+    assert!(!told[0].body.to_string().contains("Maria"), "{}", told[0].body);
+    let (_, splits) = carrier.get("/api/v1/splits").await.unwrap();
+    assert_eq!((&splits["data"][0]["from"], &splits["data"][0]["amount"]), (&json!(shop.uuid), &json!(1.63)));
+    assert_eq!(splits["data"][0]["uuid"], told[0].body["uuid"]);
+
+    // Spent for the greater part, and then a part of the payment goes back: the courier gives what it has.
+    let out = json!({
+        "amount": "1.30", "external_id": "out-1",
+        "creditParty": {"name": "Ana", "keyType": "CPF", "key": "52998224725", "taxId": "52998224725"},
+    });
+    let (status, out) = carrier.post("/api/v1/withdrawals", out).await.unwrap();
+    assert_eq!(status, 201, "{out}");
+    let refund = json!({"amount": "5", "external_id": "back-1"});
+    let uuid = text(&charge, "/uuid").unwrap();
+    let (status, refund) = seller.post(&format!("/api/v1/charges/{uuid}/refunds"), refund).await.unwrap();
+    assert_eq!(status, 201, "{refund}");
+    soon("the courier is told", || async { server.at("/courier").len() == 2 }).await;
+    assert_eq!(names(&server.at("/courier")), ["split.received", "split.taken_back"]);
+    // 1.63 × 5.00 / 15.55 is 0.5241…, of which 0.33 are there.
+    assert_eq!(server.at("/courier")[1].body["amount"], json!(0.33));
+    assert_eq!(seller.balance().await.unwrap(), "9.25");
+    let (_, balance) = carrier.get("/api/v1/balance").await.unwrap();
+    assert_eq!((&balance["available"], &balance["owed"]), (&json!(0), &json!(0)), "{balance}");
     assert_eq!(gateway.audit().unwrap()["clean"], true);
 }
 

@@ -160,7 +160,8 @@ struct Waking {
 
 impl Waking {
     fn goes_out(transition: &Transition) -> bool {
-        transition.writes.iter().any(|write| write.record.postback().is_some())
+        let mut writes = transition.whole().flat_map(|one| &one.writes);
+        writes.any(|write| write.record.postback().is_some())
     }
 }
 

@@ -134,7 +134,22 @@ impl Ports {
     /// Applies a transition, with the recipients' side of what its charge shares, and fitted to each wallet where it meets a
     /// debt: what comes in pays that first, and what is forced out and isn't there is owed.
     pub(crate) async fn apply(&self, transition: Transition) -> Result<(), ApplyError> {
-        let transition = self.with_recipients(transition).await?;
+        if !transition.moves_shares() {
+            return self.apply_whole(transition).await;
+        }
+        for _ in 0..MAX_STALE_RETRIES {
+            let whole = self.with_recipients(transition.clone()).await?;
+            match self.apply_whole(whole).await {
+                // A recipient has spent what was to be taken back of it.
+                Err(ApplyError::InsufficientFunds) => {}
+                result => return result,
+            }
+        }
+        Err(ApplyError::Stale)
+    }
+
+    /// Applies a transition with all of its parts.
+    async fn apply_whole(&self, transition: Transition) -> Result<(), ApplyError> {
         if !transition.may_meet_debt() {
             return self.stores.transitions.apply(transition).await;
         }

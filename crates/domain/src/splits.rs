@@ -8,8 +8,13 @@
 //!
 //! A charge names its [`Share`]s when it is made. Each payment gives every recipient its part of what the payment brings
 //! net of its fee; a refund, or what the provider takes back, takes the same part of each share back. The recipient's
-//! side is a [`Split`], a record of its own wallet. Both sides are written in one transition, so money is never on its way
-//! between two wallets.
+//! side is a [`Split`], a record of its own wallet. Both sides are written in one transition ([`complete`]), so money is
+//! never on its way between two wallets.
+//!
+//! **Who bears what is not there any more.** A refund is the owner's doing: it takes of a recipient what that one has, and
+//! the rest stays with the owner, until a further refund of the charge finds more. Else whoever owns two integrators could
+//! have the same money refunded again and again, at the gateway's cost. What the provider was forced to send back (MED,
+//! BCB) is nobody's doing: it is forced out of each recipient too, and what that one lacks is owed.
 //!
 //! **The rules of centavos**: fixed amounts are filled first, in order, once for the charge; percentages are of each
 //! payment's net amount, rounded down; nobody gets more than is left. So the odd centavos are the owner's. Of a share,
@@ -19,6 +24,7 @@
 pub mod service;
 pub mod store;
 
+use crate::error::ApplyError;
 use crate::fees::Percent;
 use crate::ids::{ChargeId, IntegratorId, ResourceKind, ResourceRef, SplitId, Version};
 use crate::invalid::Invalid;
@@ -152,6 +158,16 @@ pub fn take_back(shares: &mut [Share], paid: Cents, sent_back: Cents) {
     }
 }
 
+/// Takes of every share what belongs to what the provider took back of the `paid`: `before` so far, and `after` now. What
+/// refunds could not take is no part of that.
+pub fn force_back(shares: &mut [Share], paid: Cents, before: Cents, after: Cents) {
+    for share in shares {
+        let part = part_of(share.amount, after, paid).checked_sub(part_of(share.amount, before, paid));
+        let taken = part.and_then(|part| share.taken_back.checked_add(part)).unwrap_or(share.taken_back);
+        share.taken_back = taken.min(share.amount);
+    }
+}
+
 /// `amount × part / whole`, rounded up; nothing of nothing.
 fn part_of(amount: Cents, part: Cents, whole: Cents) -> Cents {
     let (amount, part, whole) = (i128::from(amount.get()), i128::from(part.get()), i128::from(whole.get()));
@@ -213,30 +229,92 @@ impl Split {
     }
 }
 
-/// Where a new split comes from and goes.
+/// The recipient's side of a share, as it is before.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Origin {
-    /// Whose charge.
-    pub from: IntegratorId,
-    /// Which.
-    pub charge_id: ChargeId,
-    /// Where the recipient is told of splits.
+pub struct Side {
+    /// Its split, once there is one.
+    pub split: Option<Split>,
+    /// What is available in its wallet.
+    pub available: Cents,
+    /// Where it is told of splits.
     pub postback_url: Option<PostbackUrl>,
 }
 
-/// The recipient's side of `share`: its split, made or changed to be as the share says, and its money. What is taken back
-/// can't be refused: what the wallet lacks is owed. `None` when nothing moves.
-pub fn follow(known: Option<Split>, share: &Share, origin: Origin, now: Timestamp) -> Option<Transition> {
-    let before = known.as_ref().map_or(Cents::ZERO, Split::kept);
+impl Side {
+    fn kept(&self) -> Cents {
+        self.split.as_ref().map_or(Cents::ZERO, Split::kept)
+    }
+}
+
+/// `transition` with the recipients' side of what its charge gives or takes back: a part for each of them whose money
+/// moves. `sides` are those of the charge's shares, in order. What a recipient doesn't have stays with it, unless it is
+/// forced out of it.
+///
+/// [`ApplyError::Stale`] when the sides are of another time than the charge.
+pub fn complete(mut transition: Transition, sides: Vec<Side>) -> Result<Transition, ApplyError> {
+    let at = transition.at;
+    let mut parts = Vec::new();
+    let mut given_back = Vec::new();
+    let mut moved = 0_i128;
+    for write in &mut transition.writes {
+        let Record::Charge(charge) = &mut write.record else { continue };
+        let (resource, from, charge_id) = (charge.resource(), charge.integrator_id, charge.id);
+        let forced = write.event == EventKind::ChargeTakenBack;
+        for (share, side) in charge.split.iter_mut().zip(sides.iter().cloned()) {
+            let before = side.kept();
+            moved = moved.saturating_add(i128::from(share.kept().get()) - i128::from(before.get()));
+            if let Some(less) = before.checked_sub(share.kept()).filter(|_| !forced) {
+                let lacking = less.checked_sub(side.available).unwrap_or(Cents::ZERO);
+                share.taken_back = share.taken_back.checked_sub(lacking).unwrap_or(Cents::ZERO);
+            }
+            let back = before.checked_sub(share.kept()).unwrap_or(Cents::ZERO);
+            given_back.extend(Posting::of(Reason::SplitGivenBack, back, resource));
+            parts.extend(follow(side, share, (from, charge_id), forced, at));
+        }
+    }
+    let given = transition.postings.iter().fold(0_i128, |sum, posting| match posting.reason {
+        Reason::SplitGiven => sum.saturating_add(posting.amount.get().into()),
+        Reason::SplitGivenBack => sum.saturating_sub(posting.amount.get().into()),
+        _ => sum,
+    });
+    if given != moved {
+        return Err(ApplyError::Stale);
+    }
+    // In the place of those of the whole shares.
+    let mut given_back = given_back.into_iter();
+    let mut postings = Vec::with_capacity(transition.postings.len());
+    for posting in transition.postings {
+        if posting.reason == Reason::SplitGivenBack {
+            postings.extend(given_back.by_ref());
+        } else {
+            postings.push(posting);
+        }
+    }
+    Ok(Transition { postings, parts, ..transition })
+}
+
+/// The recipient's side of `share`: its split, made or changed to be as the share says, and its money. `None` when nothing
+/// moves.
+fn follow(
+    side: Side,
+    share: &Share,
+    (from, charge_id): (IntegratorId, ChargeId),
+    forced: bool,
+    now: Timestamp,
+) -> Option<Transition> {
+    let before = side.kept();
     let (event, reason, moved) = match share.kept().checked_sub(before) {
         Some(more) => (EventKind::SplitReceived, Reason::SplitReceived, more),
-        None => (EventKind::SplitTakenBack, Reason::ForcedDebit, before.checked_sub(share.kept())?),
+        None => {
+            let reason = if forced { Reason::ForcedDebit } else { Reason::SplitTakenBack };
+            (EventKind::SplitTakenBack, reason, before.checked_sub(share.kept())?)
+        }
     };
     if moved.is_zero() {
         return None;
     }
-    let guard = known.as_ref().map_or(Guard::Absent, |split| Guard::At(split.version));
-    let split = match known {
+    let guard = side.split.as_ref().map_or(Guard::Absent, |split| Guard::At(split.version));
+    let split = match side.split {
         Some(split) => Split {
             version: split.version.next(),
             amount: share.amount,
@@ -248,11 +326,11 @@ pub fn follow(known: Option<Split>, share: &Share, origin: Origin, now: Timestam
             id: share.split_id,
             integrator_id: share.recipient,
             version: Version::FIRST,
-            from: origin.from,
-            charge_id: origin.charge_id,
+            from,
+            charge_id,
             amount: share.amount,
             taken_back: share.taken_back,
-            postback_url: origin.postback_url,
+            postback_url: side.postback_url,
             created_at: now,
             updated_at: now,
         },
@@ -340,6 +418,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_forced_back_takes_its_own_part_and_no_more() {
+        let mut shares = shares([percent(1, "50")]);
+        pay(&mut shares, cents(1_000));
+        // A refund of 900 found nothing.
+        force_back(&mut shares, cents(1_000), Cents::ZERO, cents(33));
+        force_back(&mut shares, cents(1_000), cents(33), cents(100));
+        assert_eq!(kept(&shares), [450]);
+        take_back(&mut shares, cents(1_000), cents(1_000));
+        force_back(&mut shares, cents(1_000), cents(100), cents(200));
+        assert_eq!(kept(&shares), [0]);
+    }
+
+    #[test]
     fn a_later_payment_gives_its_own_part_and_nothing_of_what_was_taken_back() {
         // A fee of 50 each: the first payment of 100 brings 50 and is refunded, the second one of 60 brings 10.
         let mut shares = shares([percent(1, "100")]);
@@ -369,29 +460,79 @@ mod tests {
         assert_eq!(check(owner(), &[percent(1, "60"), percent(2, "40")], cents(3)), Ok(()));
     }
 
-    #[test]
-    fn shares_and_their_splits_move_the_same() {
-        let charge_id = ChargeId(Uuid::from_u128(9));
-        let resource = ResourceRef { integrator_id: owner(), kind: ResourceKind::Charge, id: charge_id.0 };
-        let origin = Origin { from: owner(), charge_id, postback_url: None };
+    fn owned(event: EventKind, split: Vec<Share>, postings: Vec<Posting>) -> Transition {
         let now = Timestamp::from_micros(1);
+        let amount = Amount::from_cents(1_000).unwrap();
+        let new = crate::charges::NewCharge {
+            id: ChargeId(Uuid::from_u128(9)),
+            integrator_id: owner(),
+            external_id: crate::text::ExternalId::parse("a").unwrap(),
+            external_id_given: true,
+            amount,
+            payer: crate::provider::Party { name: None, document: None },
+            payer_email: None,
+            payer_question: None,
+            metadata: crate::metadata::Metadata::default(),
+            postback_url: None,
+            postback_scope: crate::postbacks::events::PostbackScope::Outcomes,
+            expires_in: std::time::Duration::from_mins(50),
+            fee_version: 0,
+            split,
+        };
+        let mut begun = crate::charges::state::begin(new, now).post(postings);
+        begun.writes[0].event = event;
+        begun
+    }
+
+    fn side(split: Option<Split>, available: i64) -> Side {
+        Side { split, available: cents(available), postback_url: None }
+    }
+
+    fn split_in(transition: &Transition) -> Split {
+        let Record::Split(split) = transition.parts[0].writes[0].record.clone() else {
+            panic!("{transition:?}")
+        };
+        *split
+    }
+
+    #[test]
+    fn both_sides_move_the_same_and_a_refund_takes_what_is_there() {
+        let resource =
+            ResourceRef { integrator_id: owner(), kind: ResourceKind::Charge, id: Uuid::from_u128(9) };
         let none = shares([percent(1, "10")]);
         let mut paid = none.clone();
         pay(&mut paid, cents(1_000));
         let given = postings(&none, &paid, resource);
         assert_eq!(given, [Posting::of(Reason::SplitGiven, cents(100), resource).unwrap()]);
-        let received = follow(None, &paid[0], origin.clone(), now).unwrap();
-        assert_eq!(received.postings[0].amount, cents(100));
-        let Record::Split(split) = received.writes[0].record.clone() else { panic!("{received:?}") };
-        assert_eq!(follow(Some(*split.clone()), &paid[0], origin.clone(), now), None);
+        let payment = owned(EventKind::ChargePaid, paid.clone(), given);
+        let whole = complete(payment.clone(), vec![side(None, 0)]).unwrap();
+        assert_eq!(whole.check_shape(), Ok(()));
+        let split = split_in(&whole);
+        assert_eq!(whole.parts[0].postings[0].amount, cents(100));
+        // Read again after it: of another time than the charge.
+        assert_eq!(complete(payment, vec![side(Some(split.clone()), 100)]), Err(ApplyError::Stale));
 
         let mut back = paid.clone();
         take_back(&mut back, cents(1_000), cents(500));
         let given_back = postings(&paid, &back, resource);
         assert_eq!(given_back, [Posting::of(Reason::SplitGivenBack, cents(50), resource).unwrap()]);
-        let taken = follow(Some(*split), &back[0], origin, now).unwrap();
-        assert_eq!((taken.writes[0].event, taken.postings[0].amount), (EventKind::SplitTakenBack, cents(50)));
-        assert_eq!(taken.writes[0].guard, Guard::At(Version::FIRST));
-        assert!(taken.is_forced());
+        for (event, available, taken, reason) in [
+            (EventKind::ChargeRefunded, 100, 50, Reason::SplitTakenBack),
+            (EventKind::ChargeRefunded, 20, 20, Reason::SplitTakenBack),
+            (EventKind::ChargeTakenBack, 20, 50, Reason::ForcedDebit),
+        ] {
+            let refund = owned(event, back.clone(), given_back.clone());
+            let whole = complete(refund, vec![side(Some(split.clone()), available)]).unwrap();
+            assert_eq!(whole.check_shape(), Ok(()));
+            let of_owner = Posting::of(Reason::SplitGivenBack, cents(taken), resource).unwrap();
+            assert_eq!(whole.postings, [of_owner]);
+            assert_eq!(whole.charge().unwrap().split[0].taken_back, cents(taken));
+            assert_eq!(split_in(&whole).taken_back, cents(taken));
+            let of_recipient = whole.parts[0].postings[0];
+            assert_eq!((of_recipient.reason, of_recipient.amount), (reason, cents(taken)));
+        }
+        let refund = owned(EventKind::ChargeRefunded, back, given_back);
+        let whole = complete(refund, vec![side(Some(split), 0)]).unwrap();
+        assert_eq!((whole.check_shape(), whole.parts, whole.postings), (Ok(()), Vec::new(), Vec::new()));
     }
 }

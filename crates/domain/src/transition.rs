@@ -398,7 +398,9 @@ impl Transition {
         let of_parts = self.parts.iter().flat_map(|part| &part.postings);
         let received = of_parts.fold(0_i128, |sum, posting| match posting.reason {
             Reason::SplitReceived => sum.saturating_add(posting.amount.get().into()),
-            Reason::ForcedDebit | Reason::ForcedDebitOwed => sum.saturating_sub(posting.amount.get().into()),
+            Reason::SplitTakenBack | Reason::ForcedDebit | Reason::ForcedDebitOwed => {
+                sum.saturating_sub(posting.amount.get().into())
+            }
             _ => sum,
         });
         given == received

@@ -86,8 +86,8 @@ pub enum Reason {
     /// It failed: held → available, fee included.
     RefundRelease,
     /// Money left that nobody here sent, as far as it was there: available → clearing. A return that the provider was
-    /// forced to make (MED, BCB), a withdrawal that was settled after its money was released, or a split of a payment that
-    /// was sent back.
+    /// forced to make (MED, BCB), with the splits of what it returns, or a withdrawal that was settled after its money was
+    /// released.
     ForcedDebit,
     /// The rest of it: owed → clearing.
     ForcedDebitOwed,
@@ -97,13 +97,15 @@ pub enum Reason {
     SplitGiven,
     /// It comes back, since the payment was sent back: clearing → available.
     SplitGivenBack,
-    /// A part of another integrator's payment comes in: clearing → available. It goes again by force.
+    /// A part of another integrator's payment comes in: clearing → available.
     SplitReceived,
+    /// It goes back, since the payment was refunded, as far as it is there: available → clearing.
+    SplitTakenBack,
 }
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::ChargePaid,
         Self::ChargeFee,
         Self::WithdrawalHold,
@@ -121,6 +123,7 @@ impl Reason {
         Self::SplitGiven,
         Self::SplitGivenBack,
         Self::SplitReceived,
+        Self::SplitTakenBack,
     ];
 
     /// Records of which kind move money for this reason; `None` when any may.
@@ -129,7 +132,7 @@ impl Reason {
             Self::ChargePaid | Self::ChargeFee | Self::SplitGiven | Self::SplitGivenBack => {
                 Some(ResourceKind::Charge)
             }
-            Self::SplitReceived => Some(ResourceKind::Split),
+            Self::SplitReceived | Self::SplitTakenBack => Some(ResourceKind::Split),
             Self::WithdrawalHold
             | Self::WithdrawalSettle
             | Self::WithdrawalFee
@@ -153,7 +156,9 @@ impl Reason {
             Self::WithdrawalSettle | Self::RefundSettle => (Account::Held, Account::Clearing),
             Self::WithdrawalFee | Self::RefundFee => (Account::Held, Account::Fees),
             Self::WithdrawalRelease | Self::RefundRelease => (Account::Held, Account::Available),
-            Self::ForcedDebit | Self::SplitGiven => (Account::Available, Account::Clearing),
+            Self::ForcedDebit | Self::SplitGiven | Self::SplitTakenBack => {
+                (Account::Available, Account::Clearing)
+            }
             Self::ForcedDebitOwed => (Account::Owed, Account::Clearing),
             Self::OwedRepaid => (Account::Available, Account::Owed),
         }
@@ -179,6 +184,7 @@ impl Reason {
             Self::SplitGiven => "split_given",
             Self::SplitGivenBack => "split_given_back",
             Self::SplitReceived => "split_received",
+            Self::SplitTakenBack => "split_taken_back",
         }
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use pix_domain::charges::service::CreateCharge;
 use pix_domain::charges::{DEFAULT_EXPIRES_IN, MAX_EXPIRES_IN, MIN_EXPIRES_IN};
+use pix_domain::credentials::Scope;
 use pix_domain::credentials::service::Caller;
 use pix_domain::fees::Percent;
 use pix_domain::ids::{ChargeId, IntegratorId};
@@ -47,6 +48,10 @@ pub(crate) fn charge(
     let split = shares(&form, &mut problems)?;
     let Some(amount) = amount else { return Err(problems.into_error()) };
     problems.check()?;
+    if !split.is_empty() {
+        // It is the integrator's money that goes to others.
+        caller.require(Scope::WithdrawalsWrite)?;
+    }
     Ok(CreateCharge {
         integrator_id: caller.integrator_id,
         external_id,

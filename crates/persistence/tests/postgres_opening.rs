@@ -325,7 +325,7 @@ async fn the_constraints_that_refusals_are_known_by_have_their_names() {
     assert_eq!(sql(&name, keys), expected);
     let foreign = keys.replace("('p', 'u')", "('f')");
     let expected = "api_keys_integrator_id_fkey fee_schedules_integrator_id_fkey limits_integrator_id_fkey \
-                    postback_secrets_integrator_id_fkey refunds_charge_id_fkey splits_integrator_id_fkey wallets_integrator_id_fkey";
+                    postback_secrets_integrator_id_fkey refunds_charge_id_fkey wallets_integrator_id_fkey";
     assert_eq!(sql(&name, &foreign), expected);
 }
 

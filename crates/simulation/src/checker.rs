@@ -229,9 +229,12 @@ fn wrong_share(
         Part::Amount(most) => nets.iter().sum::<i64>().min(most.cents().get()),
     };
     let (paid, back) = (charge.amount_paid().get(), charge.sent_back().get());
-    // What went back before a further payment was a greater part of it then.
-    let least = if paid > 0 { (brought * back + paid - 1) / paid } else { 0 };
-    let most = if nets.len() > 1 { brought } else { least };
+    let part = |of: i64| if paid > 0 { (brought * of + paid - 1) / paid } else { 0 };
+    // What went back before a further payment was a greater part of it then; a refund takes what is there, and a centavo is
+    // rounded for refunds and for what is forced.
+    let refunded = !charge.refunded.is_zero();
+    let least = if refunded { 0 } else { part(back) };
+    let most = if nets.len() > 1 || refunded { brought } else { least };
     let (amount, taken_back) = (share.amount.get(), share.taken_back.get());
     let right = amount == brought && (least..=most).contains(&taken_back);
     (!right).then(|| {

@@ -18,7 +18,6 @@ CREATE TABLE splits (
     created_at bigint NOT NULL,
     updated_at bigint NOT NULL,
     CONSTRAINT splits_pkey PRIMARY KEY (integrator_id, id),
-    CONSTRAINT splits_integrator_id_fkey FOREIGN KEY (integrator_id) REFERENCES integrators (id),
     CONSTRAINT splits_taken_back_within_amount CHECK (taken_back_cents BETWEEN 0 AND amount_cents),
     CONSTRAINT splits_of_another CHECK (from_id <> integrator_id)
 );

@@ -13,7 +13,7 @@ use pix_domain::ports::Outcome;
 use pix_domain::postbacks::delivery::{Lane, Turn};
 use pix_domain::postbacks::events::{EventKey, EventQuery, ListedEvent};
 use pix_domain::provider::Progress;
-use pix_domain::splits::{NewShare, Origin, Part, Share, Split, follow};
+use pix_domain::splits::{NewShare, Part, Share, Side, Split, complete};
 use pix_domain::text::PostbackUrl;
 use pix_domain::transition::{EventKind, Guard, Record, Transition};
 use pix_domain::wallet::store::EntryQuery;
@@ -272,7 +272,7 @@ pub async fn refunds_take_shares_back_by_their_sum(harness: &mut dyn StoreHarnes
     for (integrator_id, available) in [(owner, 100_000), (one, 0), (other, 0)] {
         assert_eq!(purse(&services, integrator_id).await, (available, 0, 0));
     }
-    let of_one = [1, 9, 30, 60].map(|back| (Reason::ForcedDebit, back));
+    let of_one = [1, 9, 30, 60].map(|back| (Reason::SplitTakenBack, back));
     assert_eq!(moved(&services, one).await[1..], of_one);
     let given_back: Vec<i64> = moved(&services, owner)
         .await
@@ -285,38 +285,52 @@ pub async fn refunds_take_shares_back_by_their_sum(harness: &mut dyn StoreHarnes
     assert_eq!((split.version, split.kept()), (Version(5), Cents::ZERO));
 }
 
-/// What is taken back can't be refused: what the recipient has spent is owed, and what it gets later repays that first.
-pub async fn a_recipient_who_has_spent_its_share_owes_it(harness: &mut dyn StoreHarness) {
+/// A refund takes of a recipient what that one has: what it has spent stays with the owner, and a further refund of the same
+/// charge finds what came since.
+pub async fn what_a_recipient_has_spent_is_the_owners_loss(harness: &mut dyn StoreHarness) {
     let services = services(harness);
     let (owner, one) = (services.funded(100_000).await, services.integrator().await);
     let charge = paid_and_shared(&services, owner, 1_000, vec![percentage(one, "50")]).await;
     services.withdrawals.create(withdrawal_command(one, 400)).await.expect("a withdrawal");
-    let charge = refunded(&services, &charge, 1_000, Answer::Complete).await;
-    assert_eq!(shares(&charge), [(500, 500)]);
-    assert_eq!(purse(&services, one).await, (0, 0, 400));
-    assert_eq!(
-        purse(&services, owner).await,
-        (100_000, 0, 0),
-        "the owner has it whatever the recipient owes"
-    );
-    let refused = services.withdrawals.create(withdrawal_command(one, 1)).await;
-    assert_eq!(refused, Err(ServiceError::InsufficientBalance));
-    paid_and_shared(&services, owner, 500, vec![percentage(one, "60")]).await;
-    assert_eq!(purse(&services, one).await, (0, 0, 100));
+    let charge = refunded(&services, &charge, 600, Answer::Complete).await;
+    assert_eq!(shares(&charge), [(500, 100)]);
+    assert_eq!(split_of(&services, &charge.split[0]).await.taken_back, cents(100));
+    assert_eq!(purse(&services, one).await, (0, 0, 0));
+    assert_eq!(purse(&services, owner).await, (100_000 + 500 - 600 + 100, 0, 0));
+    let charge = refunded(&services, &charge, 100, Answer::Complete).await;
+    assert_eq!(shares(&charge), [(500, 100)], "there was nothing");
     services.paid_charge(one, 250).await;
-    assert_eq!(purse(&services, one).await, (150, 0, 0));
+    let charge = refunded(&services, &charge, 100, Answer::Complete).await;
+    assert_eq!(shares(&charge), [(500, 350)], "three hundred were lacking");
+    let charge = refunded(&services, &charge, 200, Answer::Complete).await;
+    assert_eq!(shares(&charge), [(500, 350)]);
+    assert_eq!(purse(&services, one).await, (0, 0, 0));
+    assert_eq!(purse(&services, owner).await, (100_000 + 500 - 1_000 + 350, 0, 0));
     let of_one = [
         (Reason::SplitReceived, 500),
         (Reason::WithdrawalHold, 400),
         (Reason::WithdrawalSettle, 400),
-        (Reason::ForcedDebit, 100),
-        (Reason::ForcedDebitOwed, 400),
-        (Reason::SplitReceived, 300),
-        (Reason::OwedRepaid, 300),
+        (Reason::SplitTakenBack, 100),
         (Reason::ChargePaid, 250),
-        (Reason::OwedRepaid, 100),
+        (Reason::SplitTakenBack, 250),
     ];
     assert_eq!(moved(&services, one).await, of_one);
+}
+
+/// One capital refunds no more than it is: whoever owns both sides can't have the gateway pay.
+pub async fn refunds_are_paid_by_those_who_have_money(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let (owner, one) = (services.funded(1_000).await, services.integrator().await);
+    let mut charges = Vec::new();
+    for _ in 0..3 {
+        charges.push(paid_and_shared(&services, owner, 1_000, vec![percentage(one, "100")]).await);
+    }
+    services.withdrawals.create(withdrawal_command(one, 3_000)).await.expect("a withdrawal");
+    refunded(&services, &charges[0], 1_000, Answer::Complete).await;
+    assert_eq!(purse(&services, owner).await, (0, 0, 0));
+    let refused = services.refunds.create(refund_command(&charges[1], 1_000)).await;
+    assert_eq!(refused, Err(ServiceError::InsufficientBalance));
+    assert_eq!(purse(&services, one).await, (0, 0, 0));
 }
 
 /// What the provider was forced to send back takes the shares back with it, before the owner's part is taken.
@@ -349,15 +363,20 @@ pub async fn what_the_provider_takes_back_takes_shares_back(harness: &mut dyn St
     assert_eq!(purse(&services, one).await, (0, 0, 480));
 }
 
-/// An owner who owes gives its recipients their shares all the same: what is left of the payment repays.
-pub async fn an_owner_who_owes_gives_all_the_same(harness: &mut dyn StoreHarness) {
+/// An owner who owes gives its recipients what was promised before: what is left of the payment repays. It can promise no
+/// more.
+pub async fn an_owner_who_owes_gives_what_was_promised_before(harness: &mut dyn StoreHarness) {
     let services = services(harness);
     let (owner, one) = (services.integrator().await, services.integrator().await);
+    let promised = shared_charge(&services, owner, 600, vec![percentage(one, "50")]).await;
     let unlucky = services.paid_charge(owner, 1_000).await;
     services.withdrawals.create(withdrawal_command(owner, 1_000)).await.expect("a withdrawal");
     taken_back(&services, &unlucky, 1_000).await;
     assert_eq!(purse(&services, owner).await, (0, 0, 1_000));
-    let charge = paid_and_shared(&services, owner, 600, vec![percentage(one, "50")]).await;
+    let more = CreateCharge { split: vec![percentage(one, "50")], ..charge_command(owner) };
+    let refused = services.charges.create(more).await;
+    assert!(matches!(refused, Err(ServiceError::InvalidState(_))), "{refused:?}");
+    let charge = services.pay(&promised, services.payment(600)).await;
     assert_eq!(purse(&services, owner).await, (0, 0, 700));
     assert_eq!(purse(&services, one).await, (300, 0, 0));
     taken_back(&services, &charge, 200).await;
@@ -366,14 +385,15 @@ pub async fn an_owner_who_owes_gives_all_the_same(harness: &mut dyn StoreHarness
 }
 
 /// `transition` with what the recipients of its charge get or give back, by their splits as they are now.
-async fn with_parts(services: &Services, mut transition: Transition) -> Transition {
+async fn with_parts(services: &Services, transition: Transition) -> Transition {
     let charge = transition.charge().cloned().expect("a charge");
+    let mut sides = Vec::new();
     for share in &charge.split {
-        let known = services.stores.domain.splits.find(share.recipient, share.split_id).await;
-        let origin = Origin { from: charge.integrator_id, charge_id: charge.id, postback_url: None };
-        transition.parts.extend(follow(known.expect("a read"), share, origin, transition.at));
+        let split = services.stores.domain.splits.find(share.recipient, share.split_id).await;
+        let available = services.wallet(share.recipient).await.available;
+        sides.push(Side { split: split.expect("a read"), available, postback_url: None });
     }
-    transition
+    complete(transition, sides).expect("sides of the charge's own time")
 }
 
 /// The transition that credits a PIX of so much, with its parts.
@@ -467,7 +487,6 @@ pub async fn a_part_without_its_money_undoes_the_whole(harness: &mut dyn StoreHa
     let (owner, one) = (services.funded(10_000).await, services.integrator().await);
     let all = [owner, one];
     let charge = paid_and_shared(&services, owner, 1_000, vec![percentage(one, "50")]).await;
-    services.withdrawals.create(withdrawal_command(one, 400)).await.expect("a withdrawal");
     let intent = services.refund_intent(&charge, 1_000);
     services.apply(intent.clone()).await;
     let (refund, charge) = (intent.refund().cloned(), intent.charge().cloned());
@@ -475,6 +494,8 @@ pub async fn a_part_without_its_money_undoes_the_whole(harness: &mut dyn StoreHa
     let done = report(refund.id.0, Progress::Completed);
     let completed = next(refund.complete(charge.expect("the charge"), done, services.now()));
     let mut completed = with_parts(&services, completed).await;
+    // Spent after that was read.
+    services.withdrawals.create(withdrawal_command(one, 400)).await.expect("a withdrawal");
     assert_eq!(refused(&services, &all, completed.clone()).await, ApplyError::InsufficientFunds);
     let split = completed.parts[0].postings[0].resource;
     completed.parts[0].postings =
@@ -640,13 +661,18 @@ pub async fn taking_back_races_with_spending(harness: &mut dyn StoreHarness) {
     .await;
     let book = services.stores.books.book(owner).await.expect("a book");
     assert!(book.refunds.iter().all(|refund| refund.state == OutgoingState::Completed));
-    assert_eq!(purse(&services, owner).await, (100_000, 0, 0));
+    let of_owner = book.wallet;
     let book = services.stores.books.book(one).await.expect("a book");
     let done = book.withdrawals.iter().filter(|withdrawal| withdrawal.state == OutgoingState::Completed);
     let sent: i64 = done.map(|withdrawal| withdrawal.amount.cents().get()).sum();
-    assert!(book.splits.iter().all(|split| split.kept().is_zero()));
-    assert_eq!(book.wallet.available.get() - book.wallet.owed.get(), -sent);
-    assert!(book.wallet.settled().is_ok() && book.wallet.held.is_zero());
+    let kept: i64 = book.splits.iter().map(|split| split.kept().get()).sum();
+    assert_eq!(book.wallet.available.get(), kept - sent);
+    assert!(book.wallet.owed.is_zero() && book.wallet.held.is_zero());
+    assert_eq!(
+        (of_owner.available.get(), of_owner.held.get()),
+        (100_000 - kept, 0),
+        "what was spent is its loss"
+    );
 }
 
 /// A PIX told of by many callbacks at once is shared once.
@@ -771,7 +797,6 @@ pub async fn recipients_are_told_in_order(harness: &mut dyn StoreHarness) {
         .iter()
         .map(|listed| (listed.event.number, listed.event.kind, listed.event.moved.get()))
         .collect();
-    // Of the last 1.20 some was spent: it is told of though it is owed.
     let expected = [
         (1, EventKind::ChargePaid, 300),
         (2, EventKind::SplitReceived, 100),
@@ -894,6 +919,10 @@ pub async fn a_split_that_can_not_be_paid_burns_nothing(harness: &mut dyn StoreH
         let lookups = &services.stores.domain.lookups;
         assert_eq!(lookups.find_handle(owner, ResourceKind::Charge, &key("shared")).await, Ok(None));
     }
+    assert_eq!(integrators.set_status(owner, IntegratorStatus::Suspended).await, Ok(true));
+    let promised = CreateCharge { split: vec![fixed(one, 1)], ..command.clone() };
+    assert_eq!(services.charges.create(promised).await, Err(ServiceError::IntegratorSuspended));
+    assert_eq!(integrators.set_status(owner, IntegratorStatus::Active).await, Ok(true));
     assert_eq!(snapshot(&services.stores).await, before);
     let right = CreateCharge { split: vec![fixed(one, 9_890)], ..command };
     let made = services.charges.create(right).await.expect("a charge");

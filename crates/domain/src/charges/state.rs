@@ -259,8 +259,9 @@ impl Charge {
         let detail = format!("the provider sent back {more} of it, which no refund asked for");
         let before = self.split.clone();
         let next = self.changed(now, EventKind::ChargeTakenBack, |charge| {
-            charge.taken_back = taken_back;
-            charge.take_shares_back();
+            let so_far = std::mem::replace(&mut charge.taken_back, taken_back);
+            let paid = charge.amount_paid();
+            splits::force_back(&mut charge.split, paid, so_far, taken_back);
         });
         // What recipients give back is there before anything is forced out.
         let next = shared(asked_about_soon(next, now), &before);

@@ -423,7 +423,9 @@ impl Transition {
             EventKind::ChargeTakenBack => posted(&[Reason::ForcedDebit, Reason::ForcedDebitOwed]),
             EventKind::WithdrawalReturned => posted(&[Reason::WithdrawalReturn]),
             EventKind::SplitReceived => posted(&[Reason::SplitReceived]),
-            EventKind::SplitTakenBack => posted(&[Reason::ForcedDebit, Reason::ForcedDebitOwed]),
+            EventKind::SplitTakenBack => {
+                posted(&[Reason::SplitTakenBack, Reason::ForcedDebit, Reason::ForcedDebitOwed])
+            }
             _ => match &write.record {
                 Record::Charge(charge) => charge.amount.cents(),
                 Record::Withdrawal(withdrawal) => withdrawal.amount.cents(),

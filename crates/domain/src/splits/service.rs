@@ -2,7 +2,7 @@
 //! that gives or takes back.
 
 use super::store::SplitStore;
-use super::{NewShare, Origin, Share, Split, check, follow};
+use super::{NewShare, Share, Side, Split, check, complete};
 use crate::audit::Difference;
 use crate::charges::Charge;
 use crate::charges::store::ChargeStore;
@@ -14,6 +14,9 @@ use crate::list::{ListQuery, Page};
 use crate::money::Cents;
 use crate::ports::Ports;
 use crate::transition::Transition;
+
+/// Why whoever owes gets no charge with a split.
+const OWES: &str = "an integrator that owes can't share its payments: what comes in pays what is owed first";
 
 /// How often a charge and its splits are read, to see both as they were at one time.
 const MAX_READS: u32 = 8;
@@ -42,7 +45,8 @@ impl SplitService {
         query: ListQuery,
     ) -> Result<Page<Split>, ServiceError> {
         let (cursor, limit) = (query.cursor, query.limit);
-        let one_more = query.for_store(self.ports.ids.as_ref());
+        // An id is made with the charge, and the split when that is paid.
+        let one_more = ListQuery { least_id: None, ..query.for_store(self.ports.ids.as_ref()) };
         let rows = self.ports.stores.splits.list(integrator_id, &one_more).await?;
         Ok(Page::trim(rows, cursor, limit))
     }
@@ -50,6 +54,9 @@ impl SplitService {
 
 impl Ports {
     /// The shares of a charge to be made, of which a payment brings `net`.
+    ///
+    /// [`ServiceError::IntegratorSuspended`] for an owner who may not move money out; [`ServiceError::InvalidState`] for one
+    /// who owes: what comes in pays that first.
     pub(crate) async fn shares(
         &self,
         owner: IntegratorId,
@@ -58,10 +65,15 @@ impl Ports {
     ) -> Result<Vec<Share>, ServiceError> {
         let refuse = |problem| ServiceError::Invalid { field: "split", problem };
         check(owner, asked, net).map_err(refuse)?;
+        if self.status_of(owner).await? == Some(IntegratorStatus::Suspended) {
+            return Err(ServiceError::IntegratorSuspended);
+        }
+        if !self.stores.wallets.wallet(owner).await?.owed.is_zero() {
+            return Err(ServiceError::InvalidState(OWES));
+        }
         let mut shares = Vec::with_capacity(asked.len());
         for (index, new) in asked.iter().enumerate() {
-            let found = self.stores.integrators.find(new.recipient).await?;
-            if found.is_none_or(|recipient| recipient.status == IntegratorStatus::Suspended) {
+            if self.status_of(new.recipient).await? != Some(IntegratorStatus::Active) {
                 let number = index.saturating_add(1);
                 let message = format!("recipient {number} is no integrator that can be paid");
                 return Err(refuse(Invalid::new(Invalid::UNKNOWN_VALUE, message)));
@@ -71,25 +83,26 @@ impl Ports {
         Ok(shares)
     }
 
-    /// `transition` with the recipients' side of what its charge gives or takes back. [`ApplyError::Stale`] when what is
-    /// read of it is of another time than the charge.
-    pub(crate) async fn with_recipients(&self, mut transition: Transition) -> Result<Transition, ApplyError> {
-        if !transition.moves_shares() {
-            return Ok(transition);
-        }
-        let Some(charge) = transition.charge().cloned() else { return Ok(transition) };
-        for share in &charge.split {
-            let known = self.stores.splits.find(share.recipient, share.split_id).await?;
-            let postback_url = match known {
+    async fn status_of(&self, id: IntegratorId) -> Result<Option<IntegratorStatus>, ServiceError> {
+        Ok(self.stores.integrators.find(id).await?.map(|integrator| integrator.status))
+    }
+
+    /// `transition` with the recipients' side of what its charge gives or takes back.
+    pub(crate) async fn with_recipients(&self, transition: Transition) -> Result<Transition, ApplyError> {
+        let shares = transition.charge().map(|charge| charge.split.clone()).unwrap_or_default();
+        let mut sides = Vec::with_capacity(shares.len());
+        for share in shares {
+            let split = self.stores.splits.find(share.recipient, share.split_id).await?;
+            let postback_url = match split {
                 Some(_) => None,
                 None => {
                     self.stores.integrators.find(share.recipient).await?.and_then(|one| one.split_postback)
                 }
             };
-            let origin = Origin { from: charge.integrator_id, charge_id: charge.id, postback_url };
-            transition.parts.extend(follow(known, share, origin, transition.at));
+            let available = self.stores.wallets.wallet(share.recipient).await?.available;
+            sides.push(Side { split, available, postback_url });
         }
-        if transition.is_balanced() { Ok(transition) } else { Err(ApplyError::Stale) }
+        complete(transition, sides)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Splits: parts of a charge's payments that go to other integrators, as both sides see them.
 
 use pix_conformance::builders::some_fees;
+use pix_domain::credentials::{KeyChange, Scopes};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -182,7 +183,7 @@ async fn a_further_payment_is_shared_too_but_a_fixed_part_is_paid_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refund_takes_the_same_part_back_and_what_is_lacking_is_owed() {
+async fn a_refund_takes_the_same_part_back_and_what_is_lacking_stays_with_the_owner() {
     let gateway = Gateway::start().await;
     let (owner, one) = (gateway.rich().await, gateway.tenant(0).await);
     let charge = paid(&gateway, &owner, &json!([percent(&one, "10")])).await;
@@ -192,7 +193,7 @@ async fn a_refund_takes_the_same_part_back_and_what_is_lacking_is_owed() {
     let back = rows(&gateway, &owner, &format!("{STATEMENT}?type=split_given_back")).await;
     assert_eq!((back.len(), &back[0]["available_change"]), (1, &json!(5)));
     let taken = rows(&gateway, &one, STATEMENT).await;
-    assert_eq!(all(&taken, "type"), ["forced_debit", "split_received"]);
+    assert_eq!(all(&taken, "type"), ["split_taken_back", "split_received"]);
     let split = rows(&gateway, &one, SPLITS).await[0].clone();
     assert_eq!(
         [&split["amount"], &split["taken_back"], &split["net_amount"]],
@@ -201,20 +202,15 @@ async fn a_refund_takes_the_same_part_back_and_what_is_lacking_is_owed() {
 
     // It is spent before the rest goes back.
     let mut payout = withdrawal_body();
-    payout["amount"] = json!(5);
+    payout["amount"] = json!(4);
     gateway.post(&one, "/api/v1/withdrawals", &payout).await.expect(201);
     refund(&gateway, &owner, &charge, 50).await;
-    assert_eq!(share(&gateway, &owner, &charge).await, (json!(10), json!(10)));
+    assert_eq!(share(&gateway, &owner, &charge).await, (json!(10), json!(6)));
     let wallet = shown(&gateway, &one, "/api/v1/balance").await;
-    assert_eq!(wallet, json!({"available": 0, "held": 0, "owed": 5, "currency": "BRL"}));
+    assert_eq!(wallet, json!({"available": 0, "held": 0, "owed": 0, "currency": "BRL"}));
     let taken = rows(&gateway, &one, STATEMENT).await;
-    assert_eq!(taken[0]["type"], "forced_debit_owed");
+    assert_eq!((&taken[0]["type"], &taken[0]["amount"]), (&json!("split_taken_back"), &json!(1)));
     assert_eq!(taken[0]["resource"], json!({"type": "split", "uuid": split["uuid"]}));
-
-    // What comes in next pays that first.
-    paid(&gateway, &owner, &json!([fixed(&one, "7")])).await;
-    let wallet = shown(&gateway, &one, "/api/v1/balance").await;
-    assert_eq!(wallet, json!({"available": 2, "held": 0, "owed": 0, "currency": "BRL"}));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -273,6 +269,31 @@ async fn the_recipient_is_told_where_it_has_said_and_finds_it_in_its_feed() {
     assert!(untold.iter().all(|event| event["delivery"].is_null()), "{untold:?}");
     let path = format!("{EVENTS}/{}/redeliver", untold[0]["id"].as_str().unwrap());
     assert_eq!(gateway.post(&other, &path, &json!({})).await.expect(409).code(), "invalid_state");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_who_may_send_money_out_gives_others_a_part() {
+    let gateway = Gateway::start().await;
+    let (owner, one) = (gateway.tenant(0).await, gateway.tenant(0).await);
+    let shared = body(&json!([percent(&one, "100")]));
+    let narrow = KeyChange { scopes: Scopes::parse("charges:write read").ok(), ..KeyChange::default() };
+    gateway.change(&owner, narrow).await;
+    for (path, made) in [(CHARGES, 201), (QRCODE, 200)] {
+        let answer = gateway.post(&owner, path, &shared).await.expect(403);
+        assert_eq!(answer.code(), "insufficient_scope");
+        gateway.post(&owner, path, &body(&json!([]))).await.expect(made);
+    }
+    let wide = Scopes::parse("charges:write withdrawals:write read").ok();
+    let wide = KeyChange { scopes: wide, ..KeyChange::default() };
+    gateway.change(&owner, wide).await;
+    let made = gateway.post(&owner, CHARGES, &shared).await.expect(201).text("uuid");
+    gateway.suspend(&owner).await;
+    let answer = gateway.post(&owner, CHARGES, &shared).await.expect(403);
+    assert_eq!(answer.code(), "integrator_suspended");
+    gateway.post(&owner, CHARGES, &body(&json!(null))).await.expect(201);
+    // What was promised before is given.
+    gateway.pay(&owner, &made, 10_000).await;
+    assert_eq!(available(&gateway, &one).await, json!(100));
 }
 
 #[tokio::test(flavor = "multi_thread")]

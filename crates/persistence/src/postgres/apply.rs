@@ -10,6 +10,7 @@ use diesel::result::Error as DieselError;
 use diesel_async::RunQueryDsl;
 use pix_domain::error::{ApplyError, StoreError};
 use pix_domain::transition::{Transition, TransitionStore};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout, timeout_at};
 use uuid::Uuid;
 
@@ -23,6 +24,9 @@ use crate::vitals::PoolUse;
 
 /// How many times a transition is tried when others are in its way.
 const MAX_ATTEMPTS: u32 = 10;
+/// How many transitions with parts a node has at the database at once: a recipient whom many pay must not take the
+/// connections of everybody.
+pub const PARTS_AT_ONCE: usize = 2;
 /// How long the outcome of a lost commit is not asked for again after a failed question.
 const RESOLVE_PAUSE: Duration = Duration::from_millis(50);
 
@@ -46,6 +50,8 @@ pub struct Applier {
     resolve_timeout: Duration,
     /// Beyond the server's own timeout: the line itself is dead.
     answer_timeout: Duration,
+    /// Of transitions with parts. They wait for the locks of several wallets, each with a connection.
+    with_parts: Semaphore,
     node: u64,
     sent: AtomicU64,
 }
@@ -63,6 +69,7 @@ impl Applier {
             connections,
             resolve_timeout: options.resolve_timeout,
             answer_timeout: answer_timeout(options.statement_timeout),
+            with_parts: Semaphore::new(PARTS_AT_ONCE),
             node: u64::from_be_bytes(node),
             sent: AtomicU64::new(0),
         }
@@ -87,6 +94,7 @@ impl Applier {
 
     /// Applies one.
     pub async fn one(&self, sent: &Sent) -> Applied {
+        let _turn = if sent.transition.parts.is_empty() { None } else { Some(self.turn_with_parts().await?) };
         let mut why = String::new();
         for _ in 0..MAX_ATTEMPTS {
             let mut open = Vec::new();
@@ -108,6 +116,14 @@ impl Applier {
             }
         }
         Err(StoreError::Unavailable(format!("others were in the way {MAX_ATTEMPTS} times: {why}")).into())
+    }
+
+    /// The right to apply one with parts. Whoever has waited for as long as for an answer is told that the store is busy.
+    async fn turn_with_parts(&self) -> Result<SemaphorePermit<'_>, StoreError> {
+        let busy = || StoreError::Unavailable("too many writes with parts are waiting".to_owned());
+        let turn =
+            timeout(self.answer_timeout, self.with_parts.acquire()).await.map_err(|_elapsed| busy())?;
+        turn.map_err(|_closed| busy())
     }
 
     /// Applies many without parts that have nothing in common but wallets; `None` where it has to be asked again.
