@@ -295,7 +295,7 @@ pub fn complete(mut transition: Transition, sides: Vec<Side>) -> Result<Transiti
 
 /// The recipient's side of `share`: its split, made or changed to be as the share says, and its money. `None` when nothing
 /// moves.
-fn follow(
+pub(crate) fn follow(
     side: Side,
     share: &Share,
     (from, charge_id): (IntegratorId, ChargeId),

@@ -586,7 +586,7 @@ mod tests {
     use crate::ids::{ChargeId, SplitId};
     use crate::money::{Amount, Cents};
     use crate::provider::{Party, Payment, ProviderId, ReceiptKey};
-    use crate::splits::{NewShare, Origin, Part, Share, follow};
+    use crate::splits::{NewShare, Part, Share, Side, follow};
 
     const NOW: Timestamp = Timestamp::from_micros(1);
 
@@ -616,20 +616,22 @@ mod tests {
         Share { amount: cents(brought), taken_back: cents(taken_back), ..share }
     }
 
-    fn origin() -> Origin {
-        Origin { from: owner(), charge_id: ChargeId(Uuid::from_u128(7)), postback_url: None }
+    /// What a recipient with that split writes for its share.
+    fn followed(split: Option<Split>, share: &Share, forced: bool) -> Transition {
+        let side = Side { split, available: Cents::ZERO, postback_url: None };
+        follow(side, share, (owner(), ChargeId(Uuid::from_u128(7))), forced, NOW).unwrap()
     }
 
     /// What a recipient of so much writes.
     fn received(recipient: IntegratorId, brought: i64) -> Transition {
-        follow(None, &share(recipient, brought, 0), origin(), NOW).unwrap()
+        followed(None, &share(recipient, brought, 0), false)
     }
 
     /// What a recipient writes of whose hundred centavos so much is taken back.
-    fn taken_back(recipient: IntegratorId, back: i64) -> Transition {
+    fn taken_back(recipient: IntegratorId, back: i64, forced: bool) -> Transition {
         let received = received(recipient, 100);
         let Record::Split(split) = received.writes[0].record.clone() else { panic!("{received:?}") };
-        follow(Some(*split), &share(recipient, 100, back), origin(), NOW).unwrap()
+        followed(Some(*split), &share(recipient, 100, back), forced)
     }
 
     /// The owner moves `of_owner`; the parts are theirs.
@@ -665,9 +667,12 @@ mod tests {
         let owners: Vec<IntegratorId> = given().whole().map(|one| one.integrator_id).collect();
         assert_eq!(owners, [owner(), integrator(2), integrator(3)]);
         let back = moves(Reason::SplitGivenBack, 12, resource(owner(), ResourceKind::Charge));
-        let back = with_parts(back, [taken_back(integrator(2), 5), taken_back(integrator(3), 7)]);
-        assert_eq!(back.check_shape(), Ok(()));
-        assert!(back.is_forced(), "what a part takes can't be refused");
+        let parts =
+            |forced| [(2, 5), (3, 7)].map(|(number, cents)| taken_back(integrator(number), cents, forced));
+        let refund = with_parts(back, parts(false));
+        assert_eq!((refund.check_shape(), refund.is_forced()), (Ok(()), false));
+        let back = with_parts(back, parts(true));
+        assert_eq!((back.check_shape(), back.is_forced()), (Ok(()), true));
         // As well when it is owed.
         let mut owed = back;
         let split = owed.parts[0].postings[0].resource;
@@ -688,7 +693,7 @@ mod tests {
         (UNBALANCED, |whole| whole.postings.clear()),
         (UNBALANCED, |whole| drop(whole.parts.pop())),
         (UNBALANCED, |whole| whole.parts.clear()),
-        (UNBALANCED, |whole| whole.parts.extend([taken_back(integrator(4), 1)])),
+        (UNBALANCED, |whole| whole.parts.extend([taken_back(integrator(4), 1, true)])),
         (SAME_OWNER, |whole| whole.parts[1] = received(integrator(2), 20)),
         (SAME_OWNER, |whole| whole.parts[1] = received(owner(), 20)),
         (NO_SPLIT, |whole| whole.parts[1].parts.push(Transition::new(integrator(4), NOW))),
