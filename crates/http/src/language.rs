@@ -286,6 +286,10 @@ const PORTUGUESE: &[(&str, &str)] = &[
         "a paid charge can't be canceled; refund it",
         "uma cobrança paga não pode ser cancelada; faça a devolução",
     ),
+    (
+        "an integrator that owes can't share its payments: what comes in pays what is owed first",
+        "um integrador que tem dívida não pode dividir os seus pagamentos: o que entra abate primeiro a dívida",
+    ),
     ("an expired charge can't be canceled", "uma cobrança expirada não pode ser cancelada"),
     ("a failed charge can't be canceled", "uma cobrança que falhou não pode ser cancelada"),
     (
