@@ -32,7 +32,7 @@ async fn main() -> ExitCode {
     // Fails only when one is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let cli = Cli::parse();
-    match run(cli).await {
+    match Box::pin(run(cli)).await {
         Ok(code) => code,
         Err(error) => {
             eprintln!("pix-gateway: {error:#}");

@@ -208,7 +208,7 @@ impl Services {
     /// A new integrator with that much, from one paid charge.
     pub async fn funded(&self, value_cents: i64) -> IntegratorId {
         let integrator_id = self.integrator().await;
-        self.paid_charge(integrator_id, value_cents).await;
+        Box::pin(self.paid_charge(integrator_id, value_cents)).await;
         integrator_id
     }
 

@@ -81,12 +81,12 @@ impl Percent {
 
     /// Whether it is no more than the whole.
     pub fn is_within_whole(&self) -> bool {
-        self.0 <= BigDecimal::from(100)
+        self.0 <= 100
     }
 
     /// Whether it is nothing.
     pub fn is_zero(&self) -> bool {
-        self.0 == BigDecimal::from(0)
+        self.0 == 0
     }
 
     /// The number, in per cent.

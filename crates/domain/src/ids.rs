@@ -42,7 +42,8 @@ pub trait Ids: Send + Sync {
     ///
     /// It narrows a list between two times to a range of its key: without it, a page that goes past the last row between
     /// them reads all that is beyond.
-    fn earliest(&self, _at: Timestamp) -> Option<Uuid> {
+    fn earliest(&self, at: Timestamp) -> Option<Uuid> {
+        let _ = at;
         None
     }
 }

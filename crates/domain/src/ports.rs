@@ -1,5 +1,6 @@
 //! All ports that the use cases need, in one bundle.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -122,6 +123,8 @@ pub struct Ports {
     pub duplicate_window: Duration,
 }
 
+type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
 /// How an attempt to write ended, as far as a use case cares.
 pub(crate) enum Applied {
     /// It is written.
@@ -133,10 +136,17 @@ pub(crate) enum Applied {
 impl Ports {
     /// Applies a transition, with the recipients' side of what its charge shares, and fitted to each wallet where it meets a
     /// debt: what comes in pays that first, and what is forced out and isn't there is owed.
-    pub(crate) async fn apply(&self, transition: Transition) -> Result<(), ApplyError> {
-        if !transition.moves_shares() {
-            return self.apply_whole(transition).await;
+    ///
+    /// In a box: who applies, applies again and again, and would else have room for all that it takes in each place.
+    pub(crate) fn apply(&self, transition: Transition) -> BoxFuture<'_, Result<(), ApplyError>> {
+        if transition.moves_shares() {
+            Box::pin(self.apply_with_recipients(transition))
+        } else {
+            Box::pin(self.apply_whole(transition))
         }
+    }
+
+    async fn apply_with_recipients(&self, transition: Transition) -> Result<(), ApplyError> {
         for _ in 0..MAX_STALE_RETRIES {
             let whole = self.with_recipients(transition.clone()).await?;
             match self.apply_whole(whole).await {
@@ -153,14 +163,22 @@ impl Ports {
         if !transition.may_meet_debt() {
             return self.stores.transitions.apply(transition).await;
         }
-        let mut result = self.stores.transitions.apply(transition.clone()).await;
+        let result = self.stores.transitions.apply(transition.clone()).await;
+        if fits(&transition, &result) {
+            result
+        } else {
+            Box::pin(self.apply_fitted(transition, result)).await
+        }
+    }
+
+    /// Goes on with a transition that met a debt.
+    async fn apply_fitted(
+        &self,
+        transition: Transition,
+        mut result: Result<(), ApplyError>,
+    ) -> Result<(), ApplyError> {
         for _ in 0..MAX_STALE_RETRIES {
-            let fits = match &result {
-                Err(ApplyError::Owing) => false,
-                Err(ApplyError::InsufficientFunds) => !transition.is_forced(),
-                _ => true,
-            };
-            if fits {
+            if fits(&transition, &result) {
                 break;
             }
             let mut fitted = self.fitted(&transition).await?;
@@ -209,6 +227,15 @@ impl Ports {
     pub(crate) fn generated_name(prefix: &str, id: Uuid) -> Result<crate::text::ExternalId, ServiceError> {
         crate::text::ExternalId::parse(&format!("{prefix}-{}", crate::ids::base32_26(id)))
             .map_err(|problem| ServiceError::Invalid { field: "external_id", problem })
+    }
+}
+
+/// Whether what came of a transition has nothing to do with a debt.
+fn fits(transition: &Transition, result: &Result<(), ApplyError>) -> bool {
+    match result {
+        Err(ApplyError::Owing) => false,
+        Err(ApplyError::InsufficientFunds) => !transition.is_forced(),
+        _ => true,
     }
 }
 

@@ -180,14 +180,11 @@ fn part_of(amount: Cents, part: Cents, whole: Cents) -> Cents {
 /// The owner's movements that lead from `before` to `after`: what is given to recipients, and what comes back from them.
 pub fn postings(before: &[Share], after: &[Share], charge: ResourceRef) -> Vec<Posting> {
     let moved = |(before, after): (&Share, &Share)| {
-        let more = after.kept().checked_sub(before.kept());
-        match more {
-            Some(more) => Posting::of(Reason::SplitGiven, more, charge),
-            None => {
-                let less = before.kept().checked_sub(after.kept()).unwrap_or(Cents::ZERO);
-                Posting::of(Reason::SplitGivenBack, less, charge)
-            }
+        if let Some(more) = after.kept().checked_sub(before.kept()) {
+            return Posting::of(Reason::SplitGiven, more, charge);
         }
+        let less = before.kept().checked_sub(after.kept()).unwrap_or(Cents::ZERO);
+        Posting::of(Reason::SplitGivenBack, less, charge)
     };
     before.iter().zip(after).filter_map(moved).collect()
 }
@@ -251,7 +248,7 @@ impl Side {
 /// forced out of it.
 ///
 /// [`ApplyError::Stale`] when the sides are of another time than the charge.
-pub fn complete(mut transition: Transition, sides: Vec<Side>) -> Result<Transition, ApplyError> {
+pub fn complete(mut transition: Transition, sides: &[Side]) -> Result<Transition, ApplyError> {
     let at = transition.at;
     let mut parts = Vec::new();
     let mut given_back = Vec::new();
@@ -260,7 +257,7 @@ pub fn complete(mut transition: Transition, sides: Vec<Side>) -> Result<Transiti
         let Record::Charge(charge) = &mut write.record else { continue };
         let (resource, from, charge_id) = (charge.resource(), charge.integrator_id, charge.id);
         let forced = write.event == EventKind::ChargeTakenBack;
-        for (share, side) in charge.split.iter_mut().zip(sides.iter().cloned()) {
+        for (share, side) in charge.split.iter_mut().zip(sides) {
             let before = side.kept();
             moved = moved.saturating_add(i128::from(share.kept().get()) - i128::from(before.get()));
             if let Some(less) = before.checked_sub(share.kept()).filter(|_| !forced) {
@@ -269,7 +266,7 @@ pub fn complete(mut transition: Transition, sides: Vec<Side>) -> Result<Transiti
             }
             let back = before.checked_sub(share.kept()).unwrap_or(Cents::ZERO);
             given_back.extend(Posting::of(Reason::SplitGivenBack, back, resource));
-            parts.extend(follow(side, share, (from, charge_id), forced, at));
+            parts.extend(follow(side.clone(), share, (from, charge_id), forced, at));
         }
     }
     let given = transition.postings.iter().fold(0_i128, |sum, posting| match posting.reason {
@@ -303,12 +300,11 @@ pub(crate) fn follow(
     now: Timestamp,
 ) -> Option<Transition> {
     let before = side.kept();
-    let (event, reason, moved) = match share.kept().checked_sub(before) {
-        Some(more) => (EventKind::SplitReceived, Reason::SplitReceived, more),
-        None => {
-            let reason = if forced { Reason::ForcedDebit } else { Reason::SplitTakenBack };
-            (EventKind::SplitTakenBack, reason, before.checked_sub(share.kept())?)
-        }
+    let (event, reason, moved) = if let Some(more) = share.kept().checked_sub(before) {
+        (EventKind::SplitReceived, Reason::SplitReceived, more)
+    } else {
+        let reason = if forced { Reason::ForcedDebit } else { Reason::SplitTakenBack };
+        (EventKind::SplitTakenBack, reason, before.checked_sub(share.kept())?)
     };
     if moved.is_zero() {
         return None;
@@ -505,12 +501,12 @@ mod tests {
         let given = postings(&none, &paid, resource);
         assert_eq!(given, [Posting::of(Reason::SplitGiven, cents(100), resource).unwrap()]);
         let payment = owned(EventKind::ChargePaid, paid.clone(), given);
-        let whole = complete(payment.clone(), vec![side(None, 0)]).unwrap();
+        let whole = complete(payment.clone(), &[side(None, 0)]).unwrap();
         assert_eq!(whole.check_shape(), Ok(()));
         let split = split_in(&whole);
         assert_eq!(whole.parts[0].postings[0].amount, cents(100));
         // Read again after it: of another time than the charge.
-        assert_eq!(complete(payment, vec![side(Some(split.clone()), 100)]), Err(ApplyError::Stale));
+        assert_eq!(complete(payment, &[side(Some(split.clone()), 100)]), Err(ApplyError::Stale));
 
         let mut back = paid.clone();
         take_back(&mut back, cents(1_000), cents(500));
@@ -522,7 +518,7 @@ mod tests {
             (EventKind::ChargeTakenBack, 20, 50, Reason::ForcedDebit),
         ] {
             let refund = owned(event, back.clone(), given_back.clone());
-            let whole = complete(refund, vec![side(Some(split.clone()), available)]).unwrap();
+            let whole = complete(refund, &[side(Some(split.clone()), available)]).unwrap();
             assert_eq!(whole.check_shape(), Ok(()));
             let of_owner = Posting::of(Reason::SplitGivenBack, cents(taken), resource).unwrap();
             assert_eq!(whole.postings, [of_owner]);
@@ -532,7 +528,7 @@ mod tests {
             assert_eq!((of_recipient.reason, of_recipient.amount), (reason, cents(taken)));
         }
         let refund = owned(EventKind::ChargeRefunded, back, given_back);
-        let whole = complete(refund, vec![side(Some(split), 0)]).unwrap();
+        let whole = complete(refund, &[side(Some(split), 0)]).unwrap();
         assert_eq!((whole.check_shape(), whole.parts, whole.postings), (Ok(()), Vec::new(), Vec::new()));
     }
 }

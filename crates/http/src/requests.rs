@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_split_is_never_silently_left_out() {
-        let eleven = format!("[{}]", vec![r#"{"recipient":"R","percentage":1}"#; MAX_SHARES + 1].join(","));
+        let eleven = format!("[{}]", [r#"{"recipient":"R","percentage":1}"#; MAX_SHARES + 1].join(","));
         for mode in [Mode::Strict, Mode::Liberal] {
             for json in [
                 "{}",

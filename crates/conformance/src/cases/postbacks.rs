@@ -483,7 +483,7 @@ pub async fn an_endpoint_is_known_while_it_fails(harness: &mut dyn StoreHarness)
     let news = |news: EndpointNews| {
         let services = services.clone();
         async move {
-            paid_told_to(&services, integrator_id, "a").await;
+            Box::pin(paid_told_to(&services, integrator_id, "a")).await;
             let claimed = take(&services).await.pop().expect("a delivery");
             let report = report(&services, &claimed, Standing::Delivered);
             tell(&services, vec![DeliveryReport { endpoint: news, ..report }]).await;

@@ -155,7 +155,7 @@ pub async fn a_payment_gives_every_recipient_its_share(harness: &mut dyn StoreHa
         };
         assert_eq!(split_of(&services, share).await, split);
         let book = services.stores.books.book(share.recipient).await.expect("a book");
-        assert_eq!(book.splits, [split.clone()]);
+        assert_eq!(book.splits, std::slice::from_ref(&split));
         assert_eq!(book.entries[0].posting.resource, split.resource());
         assert_eq!((book.charges, book.receipts), (Vec::new(), Vec::new()));
     }
@@ -393,7 +393,7 @@ async fn with_parts(services: &Services, transition: Transition) -> Transition {
         let available = services.wallet(share.recipient).await.available;
         sides.push(Side { split: split.expect("a read"), available, postback_url: None });
     }
-    complete(transition, sides).expect("sides of the charge's own time")
+    complete(transition, &sides).expect("sides of the charge's own time")
 }
 
 /// The transition that credits a PIX of so much, with its parts.

@@ -140,7 +140,7 @@ impl ChargeService {
         let net = command.amount.cents().checked_sub(fee).unwrap_or(Cents::ZERO);
         let split = match command.split.as_slice() {
             [] => Vec::new(),
-            asked => self.ports.shares(command.integrator_id, asked, net).await?,
+            asked => Box::pin(self.ports.shares(command.integrator_id, asked, net)).await?,
         };
         let new = command.named(id, fees.version, split)?;
         let (integrator_id, id) = (new.integrator_id, new.id);
@@ -292,7 +292,7 @@ impl ChargeService {
         let asked_at = self.ports.clock.now();
         let answer = self.ports.provider.consult_charge(charge.inquiry()).await;
         let charge = match &answer {
-            Ok(Some(report)) => self.learn(charge, report, asked_at).await?,
+            Ok(Some(report)) => Box::pin(self.learn(charge, report, asked_at)).await?,
             Ok(None) if charge.state == ChargeState::Creating => self.resume_or_end(charge, asked_at).await?,
             Ok(None) => self.expire_if_over(charge, asked_at).await?,
             Err(ProviderError::Mismatch(field)) => {

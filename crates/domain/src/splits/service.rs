@@ -102,7 +102,7 @@ impl Ports {
             let available = self.stores.wallets.wallet(share.recipient).await?.available;
             sides.push(Side { split, available, postback_url });
         }
-        complete(transition, sides)
+        complete(transition, &sides)
     }
 }
 

@@ -85,8 +85,8 @@ impl Land {
             available: self.world(share.recipient).stored().book.wallet.available,
             postback_url: None,
         };
-        let sides = transition.charge().unwrap().split.iter().map(side).collect();
-        complete(transition, sides).unwrap()
+        let sides: Vec<Side> = transition.charge().unwrap().split.iter().map(side).collect();
+        complete(transition, &sides).unwrap()
     }
 
     /// Applies a transition and its parts, each to its own world.

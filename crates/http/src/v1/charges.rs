@@ -63,8 +63,8 @@ pub(crate) async fn cancel(call: TenantCall) -> Answer {
     let name = call.path_part().await;
     let charge = named(&call, &caller, name).await?;
     let charges = call.state.services.charges.clone();
-    let canceled =
-        call.state.run(async move { charges.cancel(caller.integrator_id, charge.id).await }).await?;
+    let work = async move { charges.cancel(caller.integrator_id, charge.id).await };
+    let canceled = Box::pin(call.state.run(work)).await?;
     Ok(ok(render(&canceled, &call.state.config.public_url)))
 }
 

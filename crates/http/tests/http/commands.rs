@@ -60,6 +60,6 @@ async fn a_graceful_stop_answers_what_is_in_progress() {
     let (answer, ()) = tokio::join!(sending, opening);
     answer.expect(201);
     let address = gateway.address;
-    gateway.stop().await;
+    Box::pin(gateway.stop()).await;
     assert!(TcpStream::connect(address).await.is_err());
 }

@@ -234,5 +234,5 @@ async fn anybody_may_read_the_document_and_keep_it_for_a_while() {
     let page = gateway.send(Request::new("GET", "/docs")).await;
     let policy = page.header("content-security-policy").unwrap();
     assert!(policy.starts_with("default-src 'none'; style-src 'sha256-"), "{policy}");
-    gateway.stop().await;
+    Box::pin(gateway.stop()).await;
 }

@@ -98,11 +98,11 @@ impl Owned {
     async fn split(gateway: &Gateway, tenant: &Tenant) -> String {
         let place = json!({"postbackUrl": "https://owner.example/splits"});
         gateway.post(tenant, "/api/v1/postbacks/splits", &place).await.expect(200);
-        let giver = gateway.rich().await;
+        let other = gateway.rich().await;
         let mut body = charge_body();
         body["split"] = json!([{"recipient": tenant.id.to_string(), "percentage": "10"}]);
-        let given = gateway.post(&giver, "/api/v1/charges", &body).await.expect(201).text("uuid");
-        gateway.pay(&giver, &given, 1_550).await;
+        let uuid = gateway.post(&other, "/api/v1/charges", &body).await.expect(201).text("uuid");
+        gateway.pay(&other, &uuid, 1_550).await;
         let splits = gateway.get(tenant, "/api/v1/splits").await.expect(200).json();
         splits["data"][0]["uuid"].as_str().unwrap().to_owned()
     }

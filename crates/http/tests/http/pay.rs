@@ -262,7 +262,7 @@ async fn a_stop_does_not_wait_for_streams() {
     let (_, _, path) = made(&gateway).await;
     let mut events = Events::open(&gateway, &path).await;
     events.until("pending").await;
-    timeout(PATIENCE, gateway.stop()).await.expect("the stop waits for the stream");
+    timeout(PATIENCE, Box::pin(gateway.stop())).await.expect("the stop waits for the stream");
     assert!(events.end().await.ends_with("0\r\n\r\n"), "it came to its end");
 }
 

@@ -131,11 +131,11 @@ async fn a_payment_is_shared_at_once_and_both_sides_have_it_in_their_statements(
     assert_eq!(available(&gateway, &owner).await, json!(88.01));
     assert_eq!(available(&gateway, &one).await, json!(9.89));
     assert_eq!(available(&gateway, &two).await, json!(1));
-    let owned = rows(&gateway, &owner, STATEMENT).await;
-    assert_eq!(all(&owned, "type"), ["split_given", "split_given", "charge_fee", "charge_paid"]);
-    assert_eq!((&owned[0]["amount"], &owned[1]["amount"]), (&json!(1), &json!(9.89)));
-    assert_eq!(owned[0]["resource"], json!({"type": "charge", "uuid": charge}));
-    assert_eq!(rows(&gateway, &owner, &format!("{STATEMENT}?type=split_given")).await, owned[..2]);
+    let book = rows(&gateway, &owner, STATEMENT).await;
+    assert_eq!(all(&book, "type"), ["split_given", "split_given", "charge_fee", "charge_paid"]);
+    assert_eq!((&book[0]["amount"], &book[1]["amount"]), (&json!(1), &json!(9.89)));
+    assert_eq!(book[0]["resource"], json!({"type": "charge", "uuid": charge}));
+    assert_eq!(rows(&gateway, &owner, &format!("{STATEMENT}?type=split_given")).await, book[..2]);
 
     let path = format!("{CHARGES}/{charge}");
     let shares = shown(&gateway, &owner, &path).await["split"].clone();
@@ -232,7 +232,7 @@ async fn the_recipient_is_told_where_it_has_said_and_finds_it_in_its_feed() {
         "resource": {"type": "split", "uuid": uuid}, "created_at": NOON, "data": data,
         "delivery": {"status": "waiting", "attempts": 0, "next_attempt_at": NOON, "reason": null}
     });
-    assert_eq!(rows(&gateway, &one, EVENTS).await, [event.clone()]);
+    assert_eq!(rows(&gateway, &one, EVENTS).await, std::slice::from_ref(&event));
     let id = event["id"].as_str().unwrap();
     assert_eq!(shown(&gateway, &one, &format!("{EVENTS}/{id}")).await, event);
     gateway.get(&owner, &format!("{EVENTS}/{id}")).await.expect(404);

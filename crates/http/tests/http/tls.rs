@@ -82,7 +82,7 @@ async fn a_certificate_is_replaced_while_connections_go_on() {
     let (_, strange) = certified(&after);
     assert_eq!(shown.replace(&certificate, &strange), Err(CertificateError::Apart));
     ask(&mut connect(gateway.address, after.der()).await.unwrap()).await;
-    gateway.stop().await;
+    Box::pin(gateway.stop()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -25,7 +25,7 @@ use crate::vitals::PoolUse;
 /// How many times a transition is tried when others are in its way.
 const MAX_ATTEMPTS: u32 = 10;
 /// How many transitions with parts a node has at the database at once: a recipient whom many pay must not take the
-/// connections of everybody.
+/// connections of everybody. One of the connections for money is left, where there are two.
 pub const PARTS_AT_ONCE: usize = 2;
 /// How long the outcome of a lost commit is not asked for again after a failed question.
 const RESOLVE_PAUSE: Duration = Duration::from_millis(50);
@@ -69,7 +69,7 @@ impl Applier {
             connections,
             resolve_timeout: options.resolve_timeout,
             answer_timeout: answer_timeout(options.statement_timeout),
-            with_parts: Semaphore::new(PARTS_AT_ONCE),
+            with_parts: Semaphore::new(options.money_connections.saturating_sub(1).clamp(1, PARTS_AT_ONCE)),
             node: u64::from_be_bytes(node),
             sent: AtomicU64::new(0),
         }

@@ -639,8 +639,8 @@ impl Statement {
         );
     }
 
-    /// Everything that is written.
-    fn walk_writes(&self, out: &mut AstPass<'_, '_, Pg>) {
+    /// What is written of money.
+    fn walk_books(&self, out: &mut AstPass<'_, '_, Pg>) {
         if self.moves_money() {
             // Locked above: what was read there is what is there.
             out.push_sql(
@@ -672,6 +672,11 @@ impl Statement {
             out.push_sql(ACCEPTED);
             out.push_sql("), ");
         }
+    }
+
+    /// Everything that is written.
+    fn walk_writes(&self, out: &mut AstPass<'_, '_, Pg>) {
+        self.walk_books(out);
         self.walk_records(out);
         if !self.events.ord.is_empty() {
             out.push_sql("_events AS (");
