@@ -4,7 +4,7 @@
 //! |---|---|---|---|---|---|---|---|
 //! | confirm | pending | already | already | already | already | refused | |
 //! | refuse | failed | refused | refused | refused | refused | already | |
-//! | pay | paid | paid | paid (a further PIX) | paid (late) | paid (late) | paid (late) | gross in, fee out, [splits](crate::splits) given |
+//! | pay | paid | paid | paid (a further PIX) | paid (late) | paid (late) | paid (late) | gross in, fee out, [splits] given |
 //! | expire | refused | expired | already | already | already | already | |
 //! | cancel | refused | canceled | refused | already | already | already | |
 //! | reserve refund, settle, release | refused | refused | paid | refused | refused | refused | the refund's own |
