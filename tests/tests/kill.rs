@@ -92,7 +92,12 @@ impl Provider {
 
     /// A gateway whose provider this is.
     fn gateway(&self, database: Database) -> Gateway {
-        let mut settings = SETTINGS.to_vec();
+        self.gateway_with(database, &[])
+    }
+
+    /// The same, with further settings.
+    fn gateway_with<'a>(&'a self, database: Database, more: &[(&'a str, &'a str)]) -> Gateway {
+        let mut settings: Vec<(&str, &str)> = [SETTINGS, more].concat();
         settings.extend([
             ("PIX_PROVIDER_URL", self.url.as_str()),
             ("PIX_PROVIDER_CLIENT_SECRET", "simulator-secret"),
@@ -321,6 +326,118 @@ impl Caller {
         let request = self.http.post(format!("{}/sim/charges/{id}/pay", self.address.simulator));
         request.send().await.is_ok_and(|answer| answer.status() == 200)
     }
+}
+
+/// How long a node that is told to stop still takes requests: longer than a busy machine leaves a health check undone.
+const DRAIN: &str = "5000";
+/// How often a proxy asks whether a node is ready.
+const CHECK_EVERY: Duration = Duration::from_millis(20);
+
+/// The nodes as a proxy sees them: which of them are ready.
+struct Rotation {
+    urls: Vec<String>,
+    ready: Vec<AtomicBool>,
+}
+
+impl Rotation {
+    /// Asks every node, again and again.
+    async fn watch(self: Arc<Self>) {
+        let http = pix_tests::http_client().unwrap();
+        loop {
+            for (url, ready) in self.urls.iter().zip(&self.ready) {
+                let answer = http.get(format!("{url}/health/ready")).send().await;
+                ready.store(answer.is_ok_and(|answer| answer.status() == 200), Ordering::SeqCst);
+            }
+            tokio::time::sleep(CHECK_EVERY).await;
+        }
+    }
+
+    /// The next node that is ready.
+    fn next(&self, turn: usize) -> Option<&str> {
+        let nodes = (0..self.urls.len()).map(|number| (turn + number) % self.urls.len());
+        let mut ready = nodes.filter(|node| self.ready[*node].load(Ordering::SeqCst));
+        ready.next().map(|node| self.urls[node].as_str())
+    }
+}
+
+/// Calls the nodes through the proxy, each request once; how many it made.
+async fn through_the_proxy(nodes: Arc<Rotation>, token: String, number: u64, stop: Arc<AtomicBool>) -> usize {
+    let http = pix_tests::http_client().unwrap();
+    let mut made = 0;
+    while !stop.load(Ordering::Relaxed) {
+        made += 1;
+        let name = format!("rolling-{number}:{made}");
+        let (path, body) = match made % 3 {
+            0 => ("/v2/balance", json!({})),
+            1 => (
+                "/api/v1/charges",
+                json!({"amount": 3, "external_id": name, "payer": {"name": "Ana", "document": "52998224725"}}),
+            ),
+            _ => (
+                "/api/v1/withdrawals",
+                json!({
+                    "amount": 0.25, "external_id": name,
+                    "creditParty":
+                        {"name": "Ana", "keyType": "CPF", "key": "52998224725", "taxId": "52998224725"},
+                }),
+            ),
+        };
+        let node = nodes.next(made).expect("one node is always ready");
+        let sent = http.post(format!("{node}{path}")).json(&body).bearer_auth(&token).send().await;
+        let answer = sent.unwrap_or_else(|error| panic!("{path} {name} was lost: {error:?}"));
+        let status = answer.status().as_u16();
+        assert!(matches!(status, 200 | 201), "{path} {name}: {status} {}", answer.text().await.unwrap());
+    }
+    made
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_nodes_started_anew_one_after_the_other_lose_no_request() {
+    let turn = TURN.lock().await;
+    let provider = Provider::start();
+    let one = provider.gateway_with(Database::Postgres, &[("PIX_DRAIN_MS", DRAIN)]);
+    let other = one.another_node().unwrap();
+    let mut nodes = vec![one, other];
+    let integrator = nodes[0].integrator("rolling").unwrap();
+    let client = Client::new(&nodes[0], &integrator).await.unwrap();
+    client.fund(&nodes[0], "100000.00").await.unwrap();
+    let rotation = Arc::new(Rotation {
+        urls: nodes.iter().map(|node| node.url.clone()).collect(),
+        ready: nodes.iter().map(|_| AtomicBool::new(true)).collect(),
+    });
+    let watching = tokio::spawn(Arc::clone(&rotation).watch());
+    let stop = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|number| {
+            let token = client.token().to_owned();
+            tokio::spawn(through_the_proxy(Arc::clone(&rotation), token, number, Arc::clone(&stop)))
+        })
+        .collect();
+    for (node, gateway) in nodes.iter_mut().enumerate() {
+        // As an upgrade does: told to stop, and its successor started.
+        assert_eq!(
+            tokio::task::block_in_place(|| gateway.terminate()).unwrap(),
+            Some(0),
+            "{}",
+            gateway.log()
+        );
+        tokio::task::block_in_place(|| gateway.run(&["serve"])).unwrap();
+        let begun = Instant::now();
+        while !rotation.ready[node].load(Ordering::SeqCst) {
+            assert!(begun.elapsed() < QUIET_WITHIN, "never ready again: {}", gateway.log());
+            tokio::time::sleep(CHECK_EVERY).await;
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    let mut made = 0;
+    for client in clients {
+        made += client.await.unwrap();
+    }
+    watching.abort();
+    let audit = quiet(&nodes[0], Some(&provider.log)).await;
+    println!("{made} requests, none lost; provider agrees on {}", audit["provider"]["agreed"]);
+    assert!(made >= 100, "the load was no load: {made}");
+    drop(turn);
 }
 
 async fn told_to_stop_it_finishes_what_runs_and_exits_well(database: Database) {
