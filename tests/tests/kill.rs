@@ -382,7 +382,7 @@ async fn through_the_proxy(nodes: Arc<Rotation>, token: String, number: u64, sto
                 }),
             ),
         };
-        let node = nodes.next(made).expect("one node is always ready");
+        let node = nodes.next(made).unwrap();
         let sent = http.post(format!("{node}{path}")).json(&body).bearer_auth(&token).send().await;
         let answer = sent.unwrap_or_else(|error| panic!("{path} {name} was lost: {error:?}"));
         let status = answer.status().as_u16();
@@ -397,7 +397,7 @@ async fn two_nodes_started_anew_one_after_the_other_lose_no_request() {
     let provider = Provider::start();
     let one = provider.gateway_with(Database::Postgres, &[("PIX_DRAIN_MS", DRAIN)]);
     let other = one.another_node().unwrap();
-    let mut nodes = vec![one, other];
+    let mut nodes = [one, other];
     let integrator = nodes[0].integrator("rolling").unwrap();
     let client = Client::new(&nodes[0], &integrator).await.unwrap();
     client.fund(&nodes[0], "100000.00").await.unwrap();
