@@ -1,7 +1,7 @@
 //! The one home of the clock, of new ids and of the operating system's random numbers.
 
 use std::fmt::Write;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use pix_domain::ids::Ids;
 use pix_domain::time::{Clock, Timestamp};
@@ -22,6 +22,9 @@ impl Clock for SystemClock {
     }
 }
 
+/// How far an id's own time may be ahead of the clock.
+const MAX_AHEAD: Duration = Duration::from_mins(10);
+
 /// `UUIDs` of version 7.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemIds;
@@ -29,7 +32,12 @@ pub struct SystemIds;
 impl Ids for SystemIds {
     #[expect(clippy::disallowed_methods, reason = "this is the port's one home")]
     fn next(&self) -> Uuid {
-        Uuid::now_v7()
+        let id = Uuid::now_v7();
+        // They go on from the last one after the clock was set back, which is good for a while.
+        match self.earliest(SystemClock.now().plus(MAX_AHEAD)) {
+            Some(latest) if id >= latest => Uuid::new_v7(uuid::Timestamp::now(uuid::NoContext)),
+            _ => id,
+        }
     }
 
     fn earliest(&self, at: Timestamp) -> Option<Uuid> {
@@ -56,8 +64,6 @@ pub fn random_hex(bytes: usize) -> anyhow::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

@@ -150,7 +150,8 @@ pub fn pay(shares: &mut [Share], net: Cents) {
     }
 }
 
-/// Takes of every share what belongs to the `sent_back` of the `paid`. What was taken before is never given again.
+/// Takes of every share what belongs to the `sent_back` of the `paid`, for a refund. What was taken before is never given
+/// again.
 pub fn take_back(shares: &mut [Share], paid: Cents, sent_back: Cents) {
     for share in shares {
         let part = part_of(share.amount, sent_back, paid);

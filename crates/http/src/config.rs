@@ -124,7 +124,7 @@ pub struct HttpConfig {
     /// How many of those one key can have, or one address (one /64 in IPv6) without a token that opens: 1 to
     /// [`MAX_AT_ONCE`], and half of [`Self::requests_at_once`] if `None`. One more is answered 503.
     pub requests_at_once_per_key: Option<usize>,
-    /// The same of the token endpoint.
+    /// Requests to the token endpoint that are worked on at once: 1 to [`MAX_AT_ONCE`]. One more is answered 503.
     pub sign_ins_at_once: usize,
     /// Streams of events of payment pages at once: 1 to [`MAX_AT_ONCE`]. One more is answered 503, and its page asks from
     /// time to time instead.

@@ -155,9 +155,11 @@ pub(crate) fn told(extensions: &Extensions, wait_seconds: Option<u64>) -> Option
     })
 }
 
-/// Whose the request is: the key of its token, or the network of whoever has none that opens.
+/// Whose the request is: the key of its token, or the network of whoever has none that opens and is admitted.
 pub(crate) fn holder(extensions: &Extensions) -> Option<Name> {
-    extensions.get::<Charged>().map(|charged| charged.key.unwrap_or(charged.client))
+    // Whom the store doesn't admit has no part in what is the key's.
+    let admitted = !matches!(extensions.get::<Admitted>(), Some(Admitted(Err(_))));
+    extensions.get::<Charged>().map(|charged| charged.key.filter(|_| admitted).unwrap_or(charged.client))
 }
 
 /// Whom a request is charged to.

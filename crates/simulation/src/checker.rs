@@ -230,11 +230,10 @@ fn wrong_share(
     };
     let (paid, back) = (charge.amount_paid().get(), charge.sent_back().get());
     let part = |of: i64| if paid > 0 { (brought * of + paid - 1) / paid } else { 0 };
-    // What went back before a further payment was a greater part of it then; a refund takes what is there, and a centavo is
-    // rounded for refunds and for what is forced.
-    let refunded = !charge.refunded.is_zero();
-    let least = if refunded { 0 } else { part(back) };
-    let most = if nets.len() > 1 || refunded { brought } else { least };
+    // What went back before a further payment was a part of less; a refund takes what is there, and a centavo is rounded
+    // for refunds and for what is forced.
+    let plain = nets.len() <= 1 && charge.refunded.is_zero();
+    let (least, most) = if plain { (part(back), part(back)) } else { (0, brought) };
     let (amount, taken_back) = (share.amount.get(), share.taken_back.get());
     let right = amount == brought && (least..=most).contains(&taken_back);
     (!right).then(|| {

@@ -439,9 +439,13 @@ impl ChargeService {
             let charge = self.get(integrator_id, id).await?;
             match decide(charge.clone(), self.ports.clock.now()) {
                 Step::Next(transition) => {
-                    let after = transition.charge().cloned();
+                    // Of its shares, what was taken back is known when it is applied.
+                    let after = transition.charge().filter(|_| !transition.moves_shares()).cloned();
                     if let Applied::Done = self.ports.apply_change(transition).await? {
-                        return Ok(after.unwrap_or(charge));
+                        return match after {
+                            Some(after) => Ok(after),
+                            None => self.get(integrator_id, id).await,
+                        };
                     }
                 }
                 Step::Already | Step::Refused(_) => return Ok(charge),

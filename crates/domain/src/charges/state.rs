@@ -110,12 +110,6 @@ fn shared(mut next: Transition, before: &[Share]) -> Transition {
 }
 
 impl Charge {
-    /// The shares, when so much of the payments has gone back.
-    fn take_shares_back(&mut self) {
-        let (paid, sent_back) = (self.amount_paid(), self.sent_back());
-        splits::take_back(&mut self.split, paid, sent_back);
-    }
-
     /// This charge after a change, with the version it was read at as the guard.
     pub(crate) fn changed(
         mut self,
@@ -209,7 +203,6 @@ impl Charge {
                     payments: 1,
                 },
             });
-            charge.take_shares_back();
         });
         transition = transition.post(
             [(Reason::ChargePaid, payment.amount.cents()), (Reason::ChargeFee, fee)]
@@ -326,7 +319,8 @@ impl Charge {
                 let next = self.changed(now, EventKind::ChargeRefunded, |charge| {
                     charge.refund_reserved = reserved;
                     charge.refunded = refunded;
-                    charge.take_shares_back();
+                    let (paid, sent_back) = (charge.amount_paid(), charge.sent_back());
+                    splits::take_back(&mut charge.split, paid, sent_back);
                 });
                 Step::Next(shared(asked_about_soon(next, now), &before))
             }

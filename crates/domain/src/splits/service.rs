@@ -120,15 +120,16 @@ pub async fn compare(
             let of_charge = split
                 .as_ref()
                 .is_none_or(|split| (split.from, split.charge_id) == (charge.integrator_id, charge.id));
-            let has = split.as_ref().map_or(Cents::ZERO, Split::kept);
-            if !of_charge || has != share.kept() {
+            let has =
+                split.as_ref().map_or((Cents::ZERO, Cents::ZERO), |split| (split.amount, split.taken_back));
+            if !of_charge || has != (share.amount, share.taken_back) {
+                let (amount, taken_back) = has;
                 differences.push(Difference {
                     integrator_id: charge.integrator_id,
                     resource: Some(charge.resource()),
                     what: format!(
-                        "it gave {} as the split {}, whose recipient has {has}",
-                        share.kept(),
-                        share.split_id
+                        "it gave {} and took back {} as the split {}, whose recipient got {amount} and gave {taken_back}",
+                        share.amount, share.taken_back, share.split_id
                     ),
                 });
             }

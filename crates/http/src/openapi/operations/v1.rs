@@ -343,7 +343,7 @@ pub(super) fn withdrawal_evidence(kit: &mut Kit) -> Told {
 const FIRST_SPLIT: [Led; 1] = [Led::ByParameter("getSplit", "split", "$response.body#/data/0/uuid")];
 
 pub(super) fn list_splits(kit: &mut Kit) -> Told {
-    let description = "What of others' charges came into your wallet, newest first. Follow `links.next` until it is `null`. A page \
+    let description = "What of others' charges came into your wallet, newest charge first. Follow `links.next` until it is `null`. A page \
          neither skips nor repeats a split while others come in.";
     Told::new("listSplits", "Splits", "A page of splits", description)
         .with(parameters::of_splits())
