@@ -31,9 +31,9 @@ use crate::time::Timestamp;
 use crate::transition::{MAX_TWINS, Step, Transition, Twin};
 use crate::wallet::Wallet;
 
-/// How many withdrawals a twin's key may name before a request with a handle reads them, to leave out those that stand in
-/// nobody's way any more.
-const MAX_TWINS_UNREAD: usize = MAX_TWINS / 2;
+/// How many withdrawals a request with a handle leaves in a twin's key that is full: those that are not done, and of those
+/// just done the newest. So the next ones find room, and need not read what the key names.
+const TWINS_LEFT: usize = MAX_TWINS / 2;
 
 /// What an integrator asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -279,8 +279,8 @@ impl WithdrawalService {
         for key in command.twin_keys() {
             let named = self.ports.stores.lookups.find_twins(command.integrator_id, key).await?;
             let mut ids = vec![id.0];
-            if command.has_handle() && named.len() < MAX_TWINS_UNREAD {
-                // Nobody is refused here, so none of them is read until there are many.
+            if command.has_handle() && named.len() < MAX_TWINS {
+                // Nobody is refused here, so none of them is read while there is room.
                 ids.extend(&named);
                 twins.push(Twin { key, expected: named.first().copied(), ids });
                 continue;
@@ -289,6 +289,9 @@ impl WithdrawalService {
                 let other =
                     self.ports.stores.withdrawals.find(command.integrator_id, WithdrawalId(*other)).await?;
                 let Some(other) = other.filter(|other| self.stands_in_the_way(other)) else { continue };
+                if command.has_handle() && other.state.is_final() && ids.len() >= TWINS_LEFT {
+                    continue;
+                }
                 ids.push(other.id.0);
                 if newest
                     .as_ref()
