@@ -383,7 +383,13 @@ async fn through_the_proxy(nodes: Arc<Rotation>, token: String, number: u64, sto
                 }),
             ),
         };
-        let node = nodes.next(made).unwrap();
+        // A request waits while none is ready; it isn't lost.
+        let node = loop {
+            match nodes.next(made) {
+                Some(node) => break node,
+                None => tokio::time::sleep(CHECK_EVERY).await,
+            }
+        };
         let sent = http.post(format!("{node}{path}")).json(&body).bearer_auth(&token).send().await;
         let answer = sent.unwrap_or_else(|error| panic!("{path} {name} was lost: {error:?}"));
         let status = answer.status().as_u16();
