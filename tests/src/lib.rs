@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 pub use pix_pg_server::Port;
@@ -143,6 +144,9 @@ macro_rules! on_either_store {
     };
 }
 
+/// The file that says how far a gateway's clock is ahead.
+const CLOCK: &str = "clock";
+
 /// A gateway with a folder and ports of its own, which can be stopped, killed and started again.
 pub struct Gateway {
     folder: tempfile::TempDir,
@@ -151,6 +155,7 @@ pub struct Gateway {
     pub url: String,
     /// The simulated provider's address.
     pub simulator: String,
+    program: &'static Path,
     /// Stay this gateway's while it is down.
     _ports: [Port; 2],
     child: Option<Child>,
@@ -171,19 +176,48 @@ impl Gateway {
         ];
         let given = given.iter().chain(settings);
         own.extend(given.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-        Self::serve(folder, own)
+        Self::serve(folder, own, program())
+    }
+
+    /// Starts one whose clock can be set ahead: another build of the program.
+    pub fn start_with_clock(database: Database, settings: &[(&str, &str)]) -> anyhow::Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let mut own = database.settings(folder.path())?;
+        let clock = folder.path().join(CLOCK).display().to_string();
+        let given = [
+            ("PIX_RATE_API_PER_MINUTE", "10000000"),
+            ("PIX_RATE_API_BURST", "100000"),
+            ("PIX_RATE_TOKEN_PER_MINUTE", "10000"),
+            ("PIX_RECONCILER_INTERVAL_MS", "50"),
+            ("PIX_ADMIN_LISTEN", "off"),
+            ("PIX_CLOCK_FILE", clock.as_str()),
+        ];
+        let given = given.iter().chain(settings);
+        own.extend(given.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        Self::serve(folder, own, program_with_fail_points())
+    }
+
+    /// From now on the program's clock is so far ahead.
+    pub fn set_clock_ahead(&self, ahead: Duration) -> anyhow::Result<()> {
+        let (file, new) = (self.folder().join(CLOCK), self.folder().join("clock.new"));
+        std::fs::write(&new, ahead.as_millis().to_string())?;
+        Ok(std::fs::rename(new, file)?)
     }
 
     /// Starts another node on the same database. Clients may call either with the same token.
     pub fn another_node(&self) -> anyhow::Result<Self> {
         let mut settings = self.settings.clone();
         settings.push(("PIX_PUBLIC_URL".to_owned(), self.url.clone()));
-        let mut node = Self::serve(tempfile::tempdir()?, settings)?;
+        let mut node = Self::serve(tempfile::tempdir()?, settings, self.program)?;
         node.simulator.clone_from(&self.simulator);
         Ok(node)
     }
 
-    fn serve(folder: tempfile::TempDir, mut settings: Vec<(String, String)>) -> anyhow::Result<Self> {
+    fn serve(
+        folder: tempfile::TempDir,
+        mut settings: Vec<(String, String)>,
+        program: &'static Path,
+    ) -> anyhow::Result<Self> {
         let ports = [Port::reserve()?, Port::reserve()?];
         let [listen, simulator] = ports.each_ref().map(Port::number);
         settings.push(("PIX_LISTEN".to_owned(), format!("127.0.0.1:{listen}")));
@@ -193,6 +227,7 @@ impl Gateway {
             settings,
             url: format!("http://127.0.0.1:{listen}"),
             simulator: format!("http://127.0.0.1:{simulator}"),
+            program,
             _ports: ports,
             child: None,
             log: Arc::default(),
@@ -229,7 +264,7 @@ impl Gateway {
 
     /// The program with this gateway's settings.
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(program());
+        let mut command = Command::new(self.program);
         command.args(arguments).envs(self.settings.iter().cloned()).current_dir(self.folder.path());
         command
     }
@@ -271,6 +306,23 @@ impl Gateway {
     /// All that it has written so far, on both outputs.
     pub fn log(&self) -> String {
         self.log.lock().map(|log| log.clone()).unwrap_or_default()
+    }
+
+    /// What was in the database is lost, and only that: on SQLite the file, on PostgreSQL there is another, empty database.
+    pub fn lose_database(&mut self) -> anyhow::Result<()> {
+        let url =
+            self.settings.iter_mut().find(|(name, _)| name == "DATABASE_URL").context("no DATABASE_URL")?;
+        if url.1.starts_with("postgres") {
+            url.1 = fresh_postgres()?;
+            return Ok(());
+        }
+        for ending in ["", "-wal", "-shm"] {
+            let file = self.folder.path().join(format!("pix.db{ending}"));
+            if file.exists() {
+                std::fs::remove_file(file)?;
+            }
+        }
+        Ok(())
     }
 
     /// The folder with its database.

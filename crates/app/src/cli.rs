@@ -96,6 +96,16 @@ pub enum Command {
     },
     /// Decide what became of an uncertain withdrawal or refund; takes two operators who agree.
     Resolve(Resolve),
+    /// Copy the database to a new file, while it is in use
+    Backup {
+        /// The file; it must not be there yet.
+        file: PathBuf,
+        /// Answer in JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Put a backup in the place of a lost database, and say when money may leave again.
+    Restore(Restore),
     /// Show administrative acts, and prove that nobody changed the record of them.
     #[command(subcommand)]
     AuditLog(AuditLog),
@@ -514,6 +524,30 @@ pub struct Resolve {
     /// How you know: 3 to 150 characters. The integrator sees it in the evidence.
     #[arg(long)]
     pub reason: String,
+    /// Answer in JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `restore`. Without anything, it shows how things stand.
+#[derive(Debug, Args)]
+pub struct Restore {
+    /// The backup. DATABASE_URL must name a database that isn't there yet, or on PostgreSQL an empty one.
+    #[arg(conflicts_with_all = ["mark", "open"])]
+    pub file: Option<PathBuf>,
+    /// Audit the books that were restored too; exits with 1 when they are wrong.
+    #[arg(long, requires = "file")]
+    pub verify: bool,
+    /// The database was put in place by other means (a copy of the disk, point-in-time recovery, a standby that may have lost
+    /// commits): treat it as restored. No gateway may be running on it.
+    #[arg(long, conflicts_with = "open")]
+    pub mark: bool,
+    /// The books are whole as far as you can tell: let money leave again.
+    #[arg(long)]
+    pub open: bool,
+    /// Why: 3 to 150 characters, for the audit log.
+    #[arg(long)]
+    pub reason: Option<String>,
     /// Answer in JSON.
     #[arg(long)]
     pub json: bool,

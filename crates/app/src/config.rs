@@ -193,6 +193,11 @@ pub const SETTINGS: &[Setting] = &[
         "How long after it was done a withdrawal or refund stands in the way of one just like it that has no handle, 0 to 86400; 0 lets withdrawals pass.",
     ),
     open(
+        "PIX_RESTORE_ASK_S",
+        Some("604800"),
+        "For how long, after money may leave again after a restore, the provider is asked first whether it was sent already, 0 to 7776000.",
+    ),
+    open(
         "PIX_PROVIDER_NOT_FOUND_PROOF_S",
         None,
         "How long after sending \"not known\" proves that the provider never took a payment, 60 to 86400, or `never`. Set it only for a provider that documents looking a payment up by `external_id`. Default `never`; with a provider on this machine 300, and less than 60 is allowed.",
@@ -569,6 +574,8 @@ pub struct Config {
     pub breaker: BreakerConfig,
     /// `PIX_DUPLICATE_WINDOW_S`; zero for no guard.
     pub duplicate_window: Duration,
+    /// `PIX_RESTORE_ASK_S`
+    pub restore_ask: Duration,
     /// `PIX_PROVIDER_NOT_FOUND_PROOF_S`
     pub not_found_proof: Option<Duration>,
     /// `PIX_PROVIDER_CALLBACK_SECRET`
@@ -826,6 +833,7 @@ impl Config {
                 ..BreakerConfig::default()
             },
             duplicate_window: Duration::from_secs(source.number("PIX_DUPLICATE_WINDOW_S", 0, 86_400)?),
+            restore_ask: Duration::from_secs(source.number("PIX_RESTORE_ASK_S", 0, 7_776_000)?),
             callback_secret: callback_secret(source)?,
             token_keys: source.text("PIX_TOKEN_KEYS").map(SecretString::from),
             token_ttl: Duration::from_secs(source.number("PIX_TOKEN_TTL_S", 60, 86_400)?),

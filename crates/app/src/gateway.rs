@@ -27,7 +27,8 @@ use pix_http::{Bodies, HttpConfig, ServerCertificate, Services};
 use pix_notifications::{
     HttpSender, MasterKeys, PrivateAddresses, SenderConfig, SenderSetupError, Trust, UrlGuard, Waker,
 };
-use pix_settlement::{Breaker, ClassicV2Config, ClassicV2Provider};
+use pix_settlement::{Breaker, ClassicV2Config, ClassicV2Provider, ClientTls};
+use pix_simulator::SimulatorConfig;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{Level, Metadata};
@@ -35,13 +36,15 @@ use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
+use uuid::Uuid;
 
 use crate::config::{Config, ConfigError, ProviderSettings, TlsFiles};
 use crate::journal::Journal;
 use crate::keyfile::{self, KeyFile};
 use crate::metered::Metered;
+use crate::restored::Gate;
 use crate::store::Store;
-use crate::system::{SystemClock, SystemIds};
+use crate::system::{SystemClock, SystemIds, random_hex};
 
 /// The ending of the key file beside the database.
 pub const KEY_FILE_ENDING: &str = ".keys";
@@ -225,11 +228,23 @@ pub fn provider_config(
     }
 }
 
-/// All ports, and the breaker among them.
-pub fn ports(
+/// The name of the fact that ids are bound to their handles with. It is secret as the records are.
+const HANDLE_SEED_FACT: &str = "handle_seed";
+
+async fn handle_seed(store: &Store) -> anyhow::Result<Uuid> {
+    let drawn = random_hex(16)?;
+    let kept = store.facts.settle_fact(HANDLE_SEED_FACT, drawn).await?;
+    Uuid::try_parse(&kept).with_context(|| {
+        format!("the fact {HANDLE_SEED_FACT} of this database is damaged: restore it from a backup")
+    })
+}
+
+/// All ports, and the breaker among them. `gate` says whether money may go out.
+pub async fn ports(
     config: &Config,
     store: &Store,
     provider: ClassicV2Config,
+    gate: Arc<Gate>,
 ) -> anyhow::Result<(Ports, Arc<Breaker>)> {
     let submit_grace = provider.longest_operation() + SUBMIT_MARGIN;
     let breaker = Arc::new(Breaker::new(
@@ -243,11 +258,26 @@ pub fn ports(
         provider: breaker.clone(),
         clock: Arc::new(SystemClock),
         ids: Arc::new(SystemIds),
+        handle_seed: handle_seed(store).await?,
+        outflow: gate,
         duplicate_window: config.duplicate_window,
     };
     #[cfg(feature = "fail-points")]
     let ports = crate::fail_points::around(ports)?;
     Ok((ports, breaker))
+}
+
+/// Ports for a command that sends nothing.
+pub async fn idle_ports(config: &Config, store: &Store, gate: Arc<Gate>) -> anyhow::Result<Ports> {
+    let settings = config.provider.clone().unwrap_or_else(|| {
+        let SimulatorConfig { client_id, client_secret, .. } = SimulatorConfig::default();
+        let url = format!("http://{}", config.simulator_listen);
+        ProviderSettings { url, client_id, client_secret: client_secret.into(), tls: ClientTls::default() }
+    });
+    // No callback can come of it; but an answer may tell the address of an earlier one, which is hidden.
+    let keys = secrets(config)?;
+    let provider = provider_config(config, &settings, &config.public_url, &keys.callback_secret);
+    Ok(ports(config, store, provider, gate).await?.0)
 }
 
 /// The name of the fact that says which provider a database's money is at.
@@ -269,10 +299,7 @@ pub async fn bind_provider(
     name: &str,
     changed: bool,
 ) -> anyhow::Result<()> {
-    let Some(bound) = store.facts.fact(PROVIDER_FACT).await? else {
-        store.facts.keep_fact(PROVIDER_FACT, name.to_owned()).await?;
-        return Ok(());
-    };
+    let bound = store.facts.settle_fact(PROVIDER_FACT, name.to_owned()).await?;
     if bound == name {
         return Ok(());
     }

@@ -16,6 +16,7 @@ mod journal;
 mod keyfile;
 mod metered;
 mod meters;
+mod restored;
 mod store;
 mod system;
 mod worker;
@@ -80,6 +81,8 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Postback(command) => commands::postback::run(&config, command).await,
         Command::Uncertain { json } => commands::uncertain::run(&config, json).await,
         Command::Resolve(arguments) => commands::resolve::run(&config, arguments).await,
+        Command::Backup { file, json } => commands::backup::run(&config, &file, json).await,
+        Command::Restore(arguments) => commands::restore::run(&config, arguments).await,
         Command::AuditLog(command) => commands::audit_log::run(&config, command).await,
         Command::Audit(arguments) => commands::audit::run(&config, arguments).await,
         // These were run before.

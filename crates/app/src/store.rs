@@ -44,6 +44,9 @@ pub trait FactStore: Send + Sync {
 
     /// Keeps a fact in place of the one with the same name.
     async fn keep_fact(&self, name: &'static str, value: String) -> Result<(), StoreError>;
+
+    /// Keeps a fact unless there is one with that name; the one that there is then, which of several at once is the same.
+    async fn settle_fact(&self, name: &'static str, value: String) -> Result<String, StoreError>;
 }
 
 #[async_trait]
@@ -55,6 +58,10 @@ impl FactStore for SqliteStore {
     async fn keep_fact(&self, name: &'static str, value: String) -> Result<(), StoreError> {
         Self::keep_fact(self, name, value).await
     }
+
+    async fn settle_fact(&self, name: &'static str, value: String) -> Result<String, StoreError> {
+        Self::settle_fact(self, name, value).await
+    }
 }
 
 #[async_trait]
@@ -65,6 +72,10 @@ impl FactStore for PgStore {
 
     async fn keep_fact(&self, name: &'static str, value: String) -> Result<(), StoreError> {
         Self::keep_fact(self, name, value).await
+    }
+
+    async fn settle_fact(&self, name: &'static str, value: String) -> Result<String, StoreError> {
+        Self::settle_fact(self, name, value).await
     }
 }
 

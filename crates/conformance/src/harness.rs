@@ -23,6 +23,7 @@ use pix_domain::postbacks::secrets::PostbackSecretStore;
 use pix_domain::reconciler::Reconciler;
 use pix_domain::refunds::service::RefundService;
 use pix_domain::refunds::store::RefundStore;
+use pix_domain::restore::NeverRestored;
 use pix_domain::splits::service::SplitService;
 use pix_domain::splits::store::SplitStore;
 use pix_domain::transactions::TransactionService;
@@ -30,6 +31,7 @@ use pix_domain::transition::TransitionStore;
 use pix_domain::wallet::store::WalletStore;
 use pix_domain::withdrawals::service::WithdrawalService;
 use pix_domain::withdrawals::store::WithdrawalStore;
+use uuid::Uuid;
 
 use crate::{FakeProvider, FixedClock, SequencedIds};
 
@@ -148,6 +150,8 @@ impl Services {
             clock: clock.clone(),
             ids: ids.clone(),
             submit_grace: SUBMIT_GRACE,
+            handle_seed: Uuid::from_u128(1),
+            outflow: Arc::new(NeverRestored),
             // Most cases ask for the same again and again; those about twins bring a window.
             duplicate_window: Duration::ZERO,
         };

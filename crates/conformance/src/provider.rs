@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use pix_domain::money::Cents;
 use pix_domain::provider::{
     ChargeOrder, ChargeReport, Inquiry, OutgoingReport, Payment, PaymentOrder, Progress, ProviderBody,
-    ProviderError, ProviderId, RefundOrder, Removal, SettlementProvider, Ticket,
+    ProviderError, ProviderId, Reference, RefundOrder, Removal, SettlementProvider, Ticket,
 };
 use uuid::Uuid;
 
@@ -77,6 +77,7 @@ impl FakeProvider {
 
     /// How the payment or refund with that reference is answered, whenever it is sent.
     pub fn answers_for(&self, reference: Uuid, answer: Answer) {
+        let reference = Reference::of(reference).0;
         self.desk().by_reference.insert(reference, answer);
     }
 
@@ -92,6 +93,7 @@ impl FakeProvider {
 
     /// So much of a charge's payments went back in all, as the provider says from now on.
     pub fn says_refunded(&self, reference: Uuid, refunded: Cents) {
+        let reference = Reference::of(reference).0;
         self.desk().refunded.insert(reference, refunded);
     }
 
@@ -107,11 +109,13 @@ impl FakeProvider {
 
     /// What a question about a payment or refund is answered from now on.
     pub fn knows(&self, reference: Uuid, progress: Progress) {
+        let reference = Reference::of(reference).0;
         self.desk().outgoing.insert(reference, progress);
     }
 
     /// The provider has never heard of it.
     pub fn forgets(&self, reference: Uuid) {
+        let reference = Reference::of(reference).0;
         let mut desk = self.desk();
         desk.outgoing.remove(&reference);
         desk.charges.remove(&reference);
@@ -129,11 +133,13 @@ impl FakeProvider {
 
     /// How many times a payment or refund with that reference was sent: calls that didn't end before anything left.
     pub fn sends(&self, reference: Uuid) -> u32 {
+        let reference = Reference::of(reference).0;
         self.desk().sends.get(&reference).copied().unwrap_or(0)
     }
 
     /// How many times sending it ended before anything left.
     pub fn unavailable(&self, reference: Uuid) -> u32 {
+        let reference = Reference::of(reference).0;
         self.desk().unavailable.get(&reference).copied().unwrap_or(0)
     }
 
@@ -144,6 +150,7 @@ impl FakeProvider {
 
     /// How many times it was asked about.
     pub fn consults(&self, reference: Uuid) -> u32 {
+        let reference = Reference::of(reference).0;
         self.desk().consults.get(&reference).copied().unwrap_or(0)
     }
 
@@ -199,6 +206,7 @@ fn lost() -> ProviderError {
 
 /// The fake's own name for the operation with that reference.
 pub fn provider_id(reference: Uuid) -> ProviderId {
+    let reference = Reference::of(reference).0;
     ProviderId::parse(&format!("fake-{}", reference.simple())).expect("visible ASCII")
 }
 
@@ -214,6 +222,7 @@ fn report(reference: Uuid, progress: Progress) -> OutgoingReport {
 
 /// The end-to-end id (or return id) that the fake gives a settled operation.
 pub fn outgoing_pix_id(reference: Uuid) -> String {
+    let reference = Reference::of(reference).0;
     format!("E99999999202601151200{}", crate::builders::eleven(reference))
 }
 

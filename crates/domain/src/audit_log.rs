@@ -87,11 +87,15 @@ pub enum Action {
     PostbacksReplayed,
     /// An endpoint that was switched off was switched on.
     EndpointEnabled,
+    /// The books were restored from a backup: no money goes out.
+    BooksRestored,
+    /// After a restore, money goes out again.
+    OutflowOpened,
 }
 
 impl Action {
     /// Every one.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::IntegratorCreated,
         Self::IntegratorSuspended,
         Self::IntegratorResumed,
@@ -113,6 +117,8 @@ impl Action {
         Self::PostbackScopeSet,
         Self::PostbacksReplayed,
         Self::EndpointEnabled,
+        Self::BooksRestored,
+        Self::OutflowOpened,
     ];
 
     /// The stable name, as stored.
@@ -139,6 +145,8 @@ impl Action {
             Self::PostbackScopeSet => "postback_scope.set",
             Self::PostbacksReplayed => "postbacks.replayed",
             Self::EndpointEnabled => "endpoint.enabled",
+            Self::BooksRestored => "books.restored",
+            Self::OutflowOpened => "outflow.opened",
         }
     }
 

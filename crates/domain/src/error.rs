@@ -92,6 +92,11 @@ pub enum ServiceError {
     /// The integrator may not move money out.
     #[error("this integrator is suspended: money can't be sent")]
     IntegratorSuspended,
+    /// The books are those of a backup, and operators haven't said yet that they are whole again: no money goes out.
+    #[error(
+        "the gateway was restored from a backup and sends no money until its operators have checked the books; nothing was done"
+    )]
+    Restored,
     /// The wallet does not hold amount plus fee.
     #[error("the available balance does not cover the amount and its fee")]
     InsufficientBalance,

@@ -68,7 +68,8 @@ pub trait LookupStore: Send + Sync {
     /// What a twin's key names, newest first; nothing when nobody ever took it.
     async fn find_twins(&self, integrator_id: IntegratorId, key: Uuid) -> Result<Vec<Uuid>, StoreError>;
 
-    /// The record with this id, whosever it is. For the provider's callbacks, which name our reference and nothing else,
+    /// The record with this id, whosever it is; for the [`timeless`](crate::ids::timeless) part of an id, a withdrawal or
+    /// refund whose id has it. For the provider's callbacks, which name our reference and nothing else,
     /// for the link that a payer is sent, and for operators. MUST never be reached with an id that an integrator sent.
     async fn locate(&self, id: Uuid) -> Result<Option<ResourceRef>, StoreError>;
 }

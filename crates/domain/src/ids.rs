@@ -24,8 +24,8 @@ macro_rules! uuid_id {
 uuid_id! {
     #[doc = "Who owns records and a wallet."] IntegratorId;
     #[doc = "The public id of a charge (`UUIDv7`)."] ChargeId;
-    #[doc = "The public id of a withdrawal (`UUIDv7`)."] WithdrawalId;
-    #[doc = "The public id of a refund (`UUIDv7`)."] RefundId;
+    #[doc = "The public id of a withdrawal (`UUIDv7`, or [`bound`] to its handle)."] WithdrawalId;
+    #[doc = "The public id of a refund (`UUIDv7`, or [`bound`] to its handle)."] RefundId;
     #[doc = "The public id of a split (`UUIDv7`)."] SplitId;
 }
 
@@ -46,6 +46,30 @@ pub trait Ids: Send + Sync {
         let _ = at;
         None
     }
+}
+
+/// The bits of an id that stand for when it was made.
+const TIME_BITS: u128 = !(u128::MAX >> 48);
+
+/// `fresh` with all that is not time taken from `name`, as a UUID of version 8 (RFC 9562): an id that is ordered as any
+/// other, and whose [`timeless`] part is known again to whoever knows the name.
+pub fn bound(fresh: Uuid, name: Uuid) -> Uuid {
+    let mut bytes =
+        Uuid::from_u128((fresh.as_u128() & TIME_BITS) | (name.as_u128() & !TIME_BITS)).into_bytes();
+    for (byte, (kept, set)) in bytes.iter_mut().skip(6).step_by(2).zip([(0x0f, 0x80), (0x3f, 0x80)]) {
+        *byte = (*byte & kept) | set;
+    }
+    Uuid::from_bytes(bytes)
+}
+
+/// What of a [`bound`] id says nothing of when it was made: 74 bits of its name. `None` for any other id.
+pub fn timeless(id: Uuid) -> Option<Uuid> {
+    (id.get_version_num() == 8).then(|| Uuid::from_u128(id.as_u128() & !TIME_BITS))
+}
+
+/// Whether `id` is the [`timeless`] part of ids.
+pub fn is_timeless(id: Uuid) -> bool {
+    timeless(id) == Some(id)
 }
 
 /// What kind of record a reference names.
@@ -123,6 +147,25 @@ pub fn base32_26(id: Uuid) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bound_id_has_its_own_time_and_the_rest_of_its_name() {
+        let name = Uuid::new_v5(&Uuid::NAMESPACE_OID, b"one");
+        let (early, late) =
+            (0x0199_0000_0000_7000_8000_0000_0000_0001, 0x019a_0000_0000_7fff_bfff_ffff_ffff_ffff);
+        let (early, late) = (bound(Uuid::from_u128(early), name), bound(Uuid::from_u128(late), name));
+        assert!(early < late);
+        assert_eq!((early.get_version_num(), early.get_variant()), (8, uuid::Variant::RFC4122));
+        assert_eq!(early.as_u128() >> 80, 0x0199_0000_0000);
+        assert_eq!(timeless(early), timeless(late));
+        assert!(timeless(early).is_some_and(is_timeless));
+        let other = bound(early, Uuid::new_v5(&Uuid::NAMESPACE_OID, b"other"));
+        assert_ne!(timeless(early), timeless(other));
+        // 74 bits of the name are kept.
+        assert_eq!(early.as_u128() & 0x0fff_3fff_ffff_ffff_ffff, name.as_u128() & 0x0fff_3fff_ffff_ffff_ffff);
+        assert_eq!(timeless(Uuid::from_u128(0x0199_0000_0000_7000_8000_0000_0000_0001)), None);
+        assert!(!is_timeless(early) && !is_timeless(Uuid::nil()));
+    }
 
     #[test]
     fn base32_is_26_characters_and_keeps_the_order_of_ids() {

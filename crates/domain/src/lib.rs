@@ -62,6 +62,7 @@ pub mod postbacks;
 pub mod provider;
 pub mod reconciler;
 pub mod refunds;
+pub mod restore;
 pub mod schedule;
 pub mod splits;
 pub mod text;

@@ -14,11 +14,13 @@ use crate::error::{ApplyError, ServiceError, StoreError};
 use crate::evidence::EvidenceStore;
 use crate::fees::FeeStore;
 use crate::follow_up::{FollowUpStore, LookupStore};
-use crate::ids::{Ids, ResourceRef};
+use crate::ids::{self, Ids, IntegratorId, ResourceKind, ResourceRef};
 use crate::limits::LimitStore;
-use crate::provider::SettlementProvider;
+use crate::provider::{SettlementProvider, digest};
 use crate::refunds::store::RefundStore;
+use crate::restore::OutflowGate;
 use crate::splits::store::SplitStore;
+use crate::text::{ExternalId, IdempotencyKey};
 use crate::time::Clock;
 use crate::transition::{Transition, TransitionStore};
 use crate::wallet::store::WalletStore;
@@ -118,6 +120,11 @@ pub struct Ports {
     pub ids: Arc<dyn Ids>,
     /// How long sending may take at the most: the provider adapter's own deadline and a margin.
     pub submit_grace: Duration,
+    /// What the ids of withdrawals and refunds are bound to their handles with: the same for the whole life of a database,
+    /// and secret, so that nobody can tell an id from a handle.
+    pub handle_seed: Uuid,
+    /// Whether money may go out.
+    pub outflow: Arc<dyn OutflowGate>,
     /// How long after it was done a cash-out or refund stands in the way of one just like it, when no handle tells the two
     /// apart.
     pub duplicate_window: Duration,
@@ -221,6 +228,24 @@ impl Ports {
         let detail = format!("an answer of the provider has another {field} than was asked");
         let finding = Transition::new(resource.integrator_id, self.clock.now());
         self.apply_change(finding.find(resource, "answer_mismatch", detail)).await.map(|_| ())
+    }
+
+    /// A new id for what goes out: bound to the handle of its request, when it has one.
+    pub(crate) fn outgoing_id(
+        &self,
+        integrator_id: IntegratorId,
+        kind: ResourceKind,
+        external_id: Option<&ExternalId>,
+        key: Option<&IdempotencyKey>,
+    ) -> Uuid {
+        let fresh = self.ids.next();
+        let handle = match (external_id, key) {
+            (Some(name), _) => ["external_id", name.as_str()],
+            (None, Some(key)) => ["idempotency_key", key.as_str()],
+            (None, None) => return fresh,
+        };
+        let (seed, owner) = (self.handle_seed.to_string(), integrator_id.to_string());
+        ids::bound(fresh, digest(&[&seed, &owner, kind.as_str(), handle[0], handle[1]]))
     }
 
     /// Gives a name to a record whose integrator gave none.

@@ -10,7 +10,7 @@ use thiserror::Error;
 use uuid::Uuid;
 
 use crate::end_to_end::EndToEndId;
-use crate::ids::ResourceRef;
+use crate::ids::{self, ResourceRef};
 use crate::money::{Amount, Cents};
 use crate::party::{Document, PixKey};
 use crate::text::{Description, Email, PayerQuestion, PersonName};
@@ -19,10 +19,18 @@ use crate::time::Timestamp;
 /// The longest body of a provider that is kept, in bytes.
 pub const MAX_PROVIDER_BODY_BYTES: usize = 256 * 1024;
 
-/// Our name for an operation at the provider: the record's own id, 32 hexadecimal digits. It is a pure function of the
-/// record, so that a call repeated after lost memory carries the same one; it is the provider's idempotency key.
+/// Our name for an operation at the provider, 32 hexadecimal digits: what of the record's id says nothing of when it was
+/// made, when that is bound to the request's handle, else the whole id. It is a pure function of the record, and of the
+/// handle: a request repeated after lost memory carries the same one. It is the provider's idempotency key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Reference(pub Uuid);
+
+impl Reference {
+    /// That of the record with this id.
+    pub fn of(id: Uuid) -> Self {
+        Self(ids::timeless(id).unwrap_or(id))
+    }
+}
 
 impl fmt::Display for Reference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -74,8 +74,8 @@ impl Refund {
     }
 
     /// Our name for it at the provider.
-    pub const fn reference(&self) -> Reference {
-        Reference(self.id.0)
+    pub fn reference(&self) -> Reference {
+        Reference::of(self.id.0)
     }
 
     /// What the provider is asked to send back.

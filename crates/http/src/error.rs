@@ -27,6 +27,9 @@ const PROVIDER_RETRY_AFTER_SECONDS: u64 = 5;
 /// When to come back after this service had too much to do.
 const OVERLOADED_RETRY_AFTER_SECONDS: u64 = 1;
 
+/// When to come back while no money goes out after a restore.
+const RESTORED_RETRY_AFTER_SECONDS: u64 = 60;
+
 /// The longest reason of a provider that is passed on.
 const MAX_REASON_CHARS: usize = 300;
 
@@ -212,6 +215,12 @@ impl ApiError {
     pub(crate) fn overloaded() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", "too much to do right now; nothing was done")
             .retry_after(OVERLOADED_RETRY_AFTER_SECONDS)
+    }
+
+    pub(crate) fn restored() -> Self {
+        let message = ServiceError::Restored.to_string();
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", message)
+            .retry_after(RESTORED_RETRY_AFTER_SECONDS)
     }
 
     pub(crate) fn provider_unavailable() -> Self {
@@ -444,6 +453,7 @@ impl From<ServiceError> for ApiError {
             ServiceError::IntegratorSuspended => {
                 Self::new(StatusCode::FORBIDDEN, "integrator_suspended", error.to_string())
             }
+            ServiceError::Restored => Self::restored(),
             ServiceError::InsufficientBalance => refused("insufficient_balance"),
             ServiceError::LimitExceeded(limit) => {
                 refused("limit_exceeded").with("limit", limit.kind.as_str())

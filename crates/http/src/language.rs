@@ -171,6 +171,10 @@ const PORTUGUESE: &[(&str, &str)] = &[
     ("this key may not be used from this address", "esta chave não pode ser usada a partir deste endereço"),
     ("too many sign-ins at once", "autenticações demais ao mesmo tempo"),
     (
+        "the gateway was restored from a backup and sends no money until its operators have checked the books; nothing was done",
+        "o gateway foi restaurado de um backup e não envia dinheiro até que seus operadores confiram os livros; nada foi feito",
+    ),
+    (
         "this integrator is suspended: money can't be sent",
         "este integrador está suspenso: não é possível enviar dinheiro",
     ),
@@ -584,6 +588,7 @@ mod tests {
             ServiceError::IdempotencyMismatch,
             ServiceError::Ambiguous(Vec::new()),
             ServiceError::IntegratorSuspended,
+            ServiceError::Restored,
             ServiceError::InsufficientBalance,
             ServiceError::LimitExceeded(Box::new(standing())),
             ServiceError::RefundExceedsPaid,

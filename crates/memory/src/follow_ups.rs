@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use pix_domain::error::StoreError;
 use pix_domain::evidence::{Evidence, EvidenceStore, MAX_LISTED};
 use pix_domain::follow_up::{FollowUp, FollowUpStore, LookupStore, OpenMovements};
-use pix_domain::ids::{IntegratorId, ResourceKind, ResourceRef};
+use pix_domain::ids::{self, IntegratorId, ResourceKind, ResourceRef};
 use pix_domain::money::Cents;
 use pix_domain::text::IdempotencyKey;
 use pix_domain::time::Timestamp;
@@ -93,6 +93,12 @@ impl LookupStore for MemoryStore {
         const KINDS: [ResourceKind; 3] =
             [ResourceKind::Charge, ResourceKind::Withdrawal, ResourceKind::Refund];
         let state = self.state();
+        if ids::is_timeless(id) {
+            return Ok(state.tenants.iter().find_map(|(integrator_id, tenant)| {
+                let (kind, id) = tenant.bearer_of(id)?;
+                Some(ResourceRef { integrator_id: *integrator_id, kind, id })
+            }));
+        }
         Ok(state.tenants.iter().find_map(|(integrator_id, tenant)| {
             let kind = KINDS.into_iter().find(|kind| tenant.version_of(*kind, id).is_some())?;
             Some(ResourceRef { integrator_id: *integrator_id, kind, id })

@@ -9,7 +9,7 @@ use pix_domain::charges::{Charge, Receipt};
 use pix_domain::credentials::{ApiKey, Integrator};
 use pix_domain::evidence::Evidence;
 use pix_domain::fees::FeeSchedule;
-use pix_domain::ids::{IntegratorId, ResourceKind, ResourceRef, Version};
+use pix_domain::ids::{self, IntegratorId, ResourceKind, ResourceRef, Version};
 use pix_domain::limits::LimitPolicy;
 use pix_domain::postbacks::delivery::{Attempt, DeliveryState, Endpoint, EndpointId, Lane};
 use pix_domain::postbacks::events::{EventKey, StoredEvent};
@@ -134,6 +134,13 @@ impl Tenant {
             }
             ResourceKind::Split => self.splits.get(&id).map(|split| Record::Split(Box::new(split.clone()))),
         }
+    }
+
+    /// The withdrawal or refund whose id has this part.
+    pub fn bearer_of(&self, timeless: Uuid) -> Option<(ResourceKind, Uuid)> {
+        let withdrawals = self.withdrawals.keys().map(|id| (ResourceKind::Withdrawal, *id));
+        let refunds = self.refunds.keys().map(|id| (ResourceKind::Refund, *id));
+        withdrawals.chain(refunds).find(|(_, id)| ids::timeless(*id) == Some(timeless))
     }
 
     /// The version at which a record is stored.

@@ -54,6 +54,11 @@ pub const fn postback_scope(all: bool) -> PostbackScope {
     if all { PostbackScope::All } else { PostbackScope::Outcomes }
 }
 
+/// What `withdrawals_by_reference` and `refunds_by_reference` have of an id: from its version on, as text.
+pub fn reference_key(timeless: Uuid) -> String {
+    timeless.to_string().split_off(14)
+}
+
 /// The error of a column whose value can't be understood.
 pub fn damaged(column: &str, expected: &str) -> StoreError {
     StoreError::Damaged(format!("{column} is not {expected}"))

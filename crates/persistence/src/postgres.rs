@@ -170,6 +170,12 @@ impl PgStore {
         open::pending(&open::config(url, connect_timeout)?).await
     }
 
+    /// What the programs of PostgreSQL (`pg_dump`, `pg_restore`) are to find in their environment to reach the database at
+    /// `url`.
+    pub fn environment(url: &str) -> Result<Vec<(&'static str, String)>, OpenError> {
+        open::environment(url)
+    }
+
     /// The newest migration the database had when it was opened.
     pub fn schema_version(&self) -> &str {
         &self.schema_version

@@ -24,6 +24,7 @@
 
 mod apply;
 mod audit_log;
+mod backup;
 mod books;
 mod callbacks;
 mod charges;

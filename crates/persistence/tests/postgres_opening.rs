@@ -367,7 +367,8 @@ async fn a_database_of_the_second_migration_is_brought_up_to_date_with_all_that_
             "2026-11-22-000005_keys",
             "2026-11-22-000006_metadata",
             "2026-11-22-000007_limits",
-            "2026-11-22-000008_splits"
+            "2026-11-22-000008_splits",
+            "2026-11-22-000011_references"
         ]
     );
     for (table, more) in TABLES_AT_MIGRATION_2 {

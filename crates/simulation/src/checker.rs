@@ -22,7 +22,7 @@ use uuid::Uuid;
 use crate::clients::{Intent, SHARE_OF_A_MILLION, Told, means_nothing_was_done};
 use crate::desk::{Fate, Operation};
 use crate::model::{Outgoing, changed_though_final, is_final, outgoing, state_name, tag};
-use crate::sim::{State, number, short};
+use crate::sim::{State, number, sent_as, short};
 use crate::world::World;
 
 /// How long after healing whatever the provider knows the end of may take to end, counted from when it is due.
@@ -63,7 +63,7 @@ fn in_time(world: &World) -> Option<String> {
                 ResourceKind::Charge => state.desk.charges.get(&resource.id).is_some_and(|charge| {
                     charge.payments.iter().any(|paid| paid.payment.paid_at <= world.healed_at)
                 }),
-                _ => state.desk.report(resource.id, world.healed_at).is_some(),
+                _ => state.desk.report(sent_as(resource), world.healed_at).is_some(),
             };
             let limit = (*due).max(world.healed_at).plus(SETTLES_WITHIN);
             let ended = state.model.final_at.get(resource).is_some_and(|at| *at <= limit);
@@ -92,7 +92,7 @@ fn ends(world: &World, knowledge: Knowledge) -> Option<String> {
 }
 
 fn wrong_end(state: &State, resource: ResourceRef, record: Outgoing<'_>, was_open: bool) -> Option<String> {
-    let operation = state.desk.outgoing.get(&resource.id);
+    let operation = state.desk.outgoing.get(&sent_as(&resource));
     let provable = state.desk.style.proof_after.is_some();
     let failed = matches!(record.state, OutgoingState::Failed(_));
     let decided = matches!(record.state, OutgoingState::Failed(failure) if failure.code == RESOLVED_FAILED);
@@ -306,18 +306,17 @@ fn cash(world: &World) -> Option<String> {
                 }
                 // No cash at all: what one has more another has less.
                 Record::Split(split) => *cash += split.kept().get(),
-                _ => *cash -= state.desk.outgoing.get(&resource.id).map_or(0, gone_cents),
+                _ => *cash -= state.desk.outgoing.get(&sent_as(resource)).map_or(0, gone_cents),
             }
         }
         for (owner, postings) in &state.model.postings {
             let clearing = |posting: &Posting| posting.effect_cents(pix_domain::wallet::Account::Clearing);
             booked.insert(*owner, -postings.iter().map(clearing).sum::<i64>());
         }
-        let nobodys = state
-            .desk
-            .outgoing
-            .keys()
-            .find(|reference| !state.model.records.keys().any(|resource| resource.id == **reference));
+        let nobodys =
+            state.desk.outgoing.keys().find(|reference| {
+                !state.model.records.keys().any(|resource| sent_as(resource) == **reference)
+            });
         if let Some(reference) = nobodys {
             return Some(format!("money of {} was sent, and there is no record of it", number(*reference)));
         }

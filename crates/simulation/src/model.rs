@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 use crate::desk::{Fate, Operation};
 use crate::faults::Fault;
-use crate::sim::{State, short};
+use crate::sim::{State, sent_as, short};
 
 /// How far two nodes' clocks are apart at the most.
 pub const CLOCK_SKEW: Duration = Duration::from_secs(1);
@@ -273,7 +273,7 @@ impl State {
     /// are told that they may have been wrong, whenever it was asked for.
     fn is_expected(&self, finding: &Finding) -> bool {
         let taken_though_ended = || {
-            let operation = self.desk.outgoing.get(&finding.resource.id)?;
+            let operation = self.desk.outgoing.get(&sent_as(&finding.resource))?;
             let asked_at = operation.taken_asked_at.filter(|_| operation.fate == Fate::Fail)?;
             let ended_at = self.model.final_at.get(&finding.resource)?;
             let ended = self.model.records.get(&finding.resource).and_then(outgoing)?.state;
@@ -340,8 +340,8 @@ impl State {
     fn broken_outgoing(&self, before: Option<&Record>, write: &Write) -> Option<String> {
         let resource = write.record.resource();
         let after = outgoing(&write.record)?;
-        let operation = self.desk.outgoing.get(&resource.id);
-        let on_its_way = self.desk.expects(resource.id);
+        let operation = self.desk.outgoing.get(&sent_as(&resource));
+        let on_its_way = self.desk.expects(sent_as(&resource));
         let was = before.and_then(outgoing).map(|before| before.state);
         let settled = operation
             .filter(|operation| operation.fate == Fate::Complete && self.now >= operation.settles_at);

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use pix_domain::callbacks::ClaimedCallback;
 use pix_domain::follow_up::FollowUp;
-use pix_domain::ids::{Ids, ResourceRef};
+use pix_domain::ids::{self, Ids, ResourceRef};
+use pix_domain::provider::Reference;
 use pix_domain::time::{Clock, Timestamp};
 use pix_domain::transition::Transition;
 use uuid::{Builder, Uuid};
@@ -143,7 +144,15 @@ impl State {
 
 /// The number of an id in its world: short enough to be read.
 pub fn number(id: Uuid) -> u64 {
+    if ids::is_timeless(id) {
+        return u64::try_from(id.as_u128() & 0xffff_ffff).unwrap_or(0);
+    }
     u64::try_from(id.as_u128() >> 80).unwrap_or(0).saturating_sub(FIRST_MILLIS)
+}
+
+/// What the provider knows a record by.
+pub fn sent_as(resource: &ResourceRef) -> Uuid {
+    Reference::of(resource.id).0
 }
 
 /// A record in a trace: `charge 7`.

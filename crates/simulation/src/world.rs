@@ -26,9 +26,10 @@ use pix_domain::fees::{FeeRule, FeeSchedule, Percent};
 use pix_domain::ids::{ChargeId, IntegratorId, ResourceKind, ResourceRef};
 use pix_domain::money::{Amount, Cents};
 use pix_domain::ports::{Ports, Stores};
-use pix_domain::provider::{Party, Payment, ReceiptKey};
+use pix_domain::provider::{Party, Payment, ReceiptKey, Reference};
 use pix_domain::reconciler::{BATCH, Reconciler};
 use pix_domain::refunds::service::RefundService;
+use pix_domain::restore::NeverRestored;
 use pix_domain::splits::service::{compare, trace};
 use pix_domain::time::{Clock, Timestamp};
 use pix_domain::transactions::TransactionService;
@@ -48,7 +49,7 @@ use crate::executor::now;
 use crate::faults::{Fault, Rates};
 use crate::model::outgoing;
 use crate::random::Random;
-use crate::sim::{Message, NodeClock, SeededIds, Sim, number, short};
+use crate::sim::{Message, NodeClock, SeededIds, Sim, number, sent_as, short};
 use crate::tasks::{Purpose, Tasks};
 
 /// How long sending may take: the provider's deadline and a margin.
@@ -146,6 +147,8 @@ impl World {
             clock: Arc::new(NodeClock { sim: sim.clone(), ahead }),
             ids: Arc::new(SeededIds(sim.clone())),
             submit_grace: SUBMIT_GRACE,
+            handle_seed: Uuid::from_u128(1),
+            outflow: Arc::new(NeverRestored),
             duplicate_window,
         };
         Node {
@@ -498,8 +501,8 @@ impl World {
             });
             let lost: Vec<Uuid> = lost.map(|(resource, _)| resource.id).collect();
             let id = state.random.pick(&lost)?;
-            let verdict = match state.desk.outgoing.get(&id) {
-                None if !state.desk.expects(id) => Verdict::Failed,
+            let verdict = match state.desk.outgoing.get(&Reference::of(id).0) {
+                None if !state.desk.expects(Reference::of(id).0) => Verdict::Failed,
                 Some(operation) if operation.fate != Fate::Complete => Verdict::Failed,
                 Some(operation) if operation.settles_at <= state.now => Verdict::Completed,
                 _ => return None,
@@ -858,7 +861,7 @@ impl World {
             let hopeless = |resource: &ResourceRef| {
                 let record = model.records.get(resource).and_then(outgoing);
                 record.is_some_and(|record| *record.state == OutgoingState::NeedsReview)
-                    && state.desk.report(resource.id, state.now).is_none()
+                    && state.desk.report(sent_as(resource), state.now).is_none()
                     && state.desk.style.proof_after.is_none()
             };
             let due = model.due.iter().filter(|(resource, _)| !hopeless(resource)).map(|(_, due)| *due);

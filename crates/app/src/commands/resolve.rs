@@ -6,29 +6,24 @@ use anyhow::Context;
 use pix_domain::decisions::{Decided, Decision, DecisionService, Verdict};
 use pix_domain::error::ServiceError;
 use pix_domain::transactions::Transaction;
-use pix_settlement::ClientTls;
-use pix_simulator::SimulatorConfig;
-use secrecy::SecretString;
 use serde_json::json;
 
 use super::{answer, rfc3339};
 use crate::cli;
-use crate::config::{Config, ProviderSettings};
+use crate::config::Config;
 use crate::gateway;
 use crate::journal::Journal;
+use crate::restored::Gate;
 use crate::store::Store;
 
 /// Runs the subcommand.
 pub async fn run(config: &Config, arguments: cli::Resolve) -> anyhow::Result<ExitCode> {
     let store = Store::open_existing(config).await?;
     let journal = Journal::of_somebody(&store, config)?;
-    let settings = config.provider.clone().unwrap_or_else(|| simulated(config));
     let name = config.provider.as_ref().map_or(gateway::SIMULATED.to_owned(), gateway::provider_name);
     gateway::bind_provider(&store, &journal, &name, false).await?;
-    // Nothing is sent, so no callback can come of it; but an answer may tell the address of an earlier one, which is hidden.
-    let keys = gateway::secrets(config)?;
-    let provider = gateway::provider_config(config, &settings, &config.public_url, &keys.callback_secret);
-    let service = DecisionService::new(gateway::ports(config, &store, provider)?.0);
+    let gate = Gate::of(&store, config.restore_ask).await?;
+    let service = DecisionService::new(gateway::idle_ports(config, &store, gate).await?);
     let verdict = match arguments.verdict {
         cli::Verdict::Completed => Verdict::Completed,
         cli::Verdict::Failed => Verdict::Failed,
@@ -76,17 +71,6 @@ pub async fn run(config: &Config, arguments: cli::Resolve) -> anyhow::Result<Exi
             answer(arguments.json, &value, || format!("done: {} is {status}", decision.id))
         }
     })
-}
-
-/// The simulated provider that runs inside `serve`.
-fn simulated(config: &Config) -> ProviderSettings {
-    let SimulatorConfig { client_id, client_secret, .. } = SimulatorConfig::default();
-    ProviderSettings {
-        tls: ClientTls::default(),
-        url: format!("http://{}", config.simulator_listen),
-        client_id,
-        client_secret: SecretString::from(client_secret),
-    }
 }
 
 fn status_of(transaction: &Transaction) -> &'static str {

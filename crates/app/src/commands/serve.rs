@@ -20,6 +20,7 @@ use crate::dangers;
 use crate::gateway::{self, StopSignals};
 use crate::health::{DELIVERER, Health, RECONCILER};
 use crate::journal::Journal;
+use crate::restored::{self, Gate};
 use crate::store::{self, Store};
 use crate::worker::Worker;
 
@@ -73,6 +74,7 @@ pub async fn start(config: &Config, arguments: &cli::Serve) -> anyhow::Result<Ru
     let lock = if shared { lock(config)? } else { of_file };
     let keys = gateway::secrets(config)?;
     let name = config.provider.as_ref().map_or(gateway::SIMULATED.to_owned(), gateway::provider_name);
+    restored::refuse_copy(&store).await?;
     let journal = Journal::of_user(&store, config)?;
     gateway::bind_provider(&store, &journal, &name, arguments.provider_changed).await?;
     // Now that nobody else has this database, and before anybody is told of the address.
@@ -96,7 +98,9 @@ pub async fn start(config: &Config, arguments: &cli::Serve) -> anyhow::Result<Ru
     let admin = Admin::start(config.admin_listen, health.clone())?;
     let postbacks = gateway::postbacks(config, &store, &keys, arguments.demo)?;
     let deliverer = Deliverer::start(Relay::new(postbacks.clone()), config.postbacks.deliverer);
-    let (ports, breaker) = gateway::ports(config, &store, provider)?;
+    let gate = Gate::of(&store, config.restore_ask).await?;
+    gate.watch(store.facts.clone());
+    let (ports, breaker) = gateway::ports(config, &store, provider, gate).await?;
     let ports = gateway::waking(ports, deliverer.waker());
     let services = gateway::services(config, &store, &ports, postbacks, &keys)?;
     let mut http = gateway::http_config(config, &keys.callback_secret)?;

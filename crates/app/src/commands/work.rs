@@ -13,6 +13,7 @@ use crate::dangers;
 use crate::gateway::{self, StopSignals};
 use crate::health::{DELIVERER, Health, RECONCILER};
 use crate::journal::Journal;
+use crate::restored::{self, Gate};
 use crate::store::Store;
 use crate::worker::Worker;
 
@@ -28,6 +29,7 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     dangers::refuse(&config, false)?;
     let keys = gateway::secrets(&config)?;
     let store = Store::open_existing(&config).await?.cached(config.cache_ttl);
+    restored::refuse_copy(&store).await?;
     let journal = Journal::of_user(&store, &config)?;
     gateway::bind_provider(&store, &journal, &gateway::provider_name(settings), false).await?;
     let provider = gateway::provider_config(&config, settings, &config.public_url, &keys.callback_secret);
@@ -36,7 +38,9 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let admin = Admin::start(config.admin_listen, health.clone())?;
     let postbacks = gateway::postbacks(&config, &store, &keys, false)?;
     let deliverer = Deliverer::start(Relay::new(postbacks), config.postbacks.deliverer);
-    let (ports, breaker) = gateway::ports(&config, &store, provider)?;
+    let gate = Gate::of(&store, config.restore_ask).await?;
+    gate.watch(store.facts.clone());
+    let (ports, breaker) = gateway::ports(&config, &store, provider, gate).await?;
     let worker = Worker::start(gateway::waking(ports, deliverer.waker()), config.worker);
     health.watch_breaker(breaker);
     health.watch(RECONCILER, worker.watch());

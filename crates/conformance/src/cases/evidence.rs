@@ -32,7 +32,7 @@ pub async fn the_story_of_a_withdrawal_is_kept_in_order(harness: &mut dyn StoreH
     let known = services.stores.domain.evidence.list(withdrawal.resource()).await.expect("the evidence");
     assert_eq!(known.len(), 3);
     assert_eq!((known[2].kind, known[2].proof), (EvidenceKind::Consult, Proof::Completed));
-    assert!(known[0].detail.starts_with(&format!("reference {}", withdrawal.id.0.simple())), "{known:?}");
+    assert!(known[0].detail.starts_with(&format!("reference {}", withdrawal.reference())), "{known:?}");
     assert_eq!(known[2].at.since(known[0].at), Duration::from_secs(5));
 
     let foreign = ResourceRef { integrator_id: services.integrator().await, ..withdrawal.resource() };

@@ -14,6 +14,7 @@ use crate::ids::{ChargeId, IntegratorId, RefundId, ResourceKind, ResourceRef};
 use crate::money::Amount;
 use crate::ports::{Applied, MAX_STALE_RETRIES, Outcome, Ports};
 use crate::provider::{OutgoingReport, Progress, ProviderError};
+use crate::restore::{self, Outflow};
 use crate::schedule;
 use crate::text::{Description, ExternalId, IdempotencyKey};
 use crate::time::Timestamp;
@@ -80,6 +81,7 @@ impl RefundService {
         if command.integrator_status == IntegratorStatus::Suspended {
             return Err(ServiceError::IntegratorSuspended);
         }
+        self.ports.may_go_out()?;
         match self.make(&command).await {
             // Another request with the same handle may just have taken the money.
             Err(refusal @ (ServiceError::InsufficientBalance | ServiceError::RefundExceedsPaid)) => {
@@ -91,7 +93,12 @@ impl RefundService {
     }
 
     async fn make(&self, command: &CreateRefund) -> Result<Outcome<Refund>, ServiceError> {
-        let id = RefundId(self.ports.ids.next());
+        let (name, key) = (command.external_id.as_ref(), command.idempotency_key.as_ref());
+        let id = self.ports.outgoing_id(command.integrator_id, ResourceKind::Refund, name, key);
+        let id = RefundId(id);
+        if self.ports.outflow.outflow() == Outflow::AskFirst {
+            self.know_what_went_back(command).await?;
+        }
         for _ in 0..MAX_STALE_RETRIES {
             let charge = self.charge(command.integrator_id, command.charge_id).await?;
             // Read after the charge: a refund stored in between has changed the charge's version.
@@ -103,7 +110,10 @@ impl RefundService {
             let intent = intent.answering(command.idempotency_key.clone()).witness(allowed).witness(seen);
             match self.ports.stores.transitions.apply(intent).await {
                 Ok(()) => return Ok(Outcome::Created(self.send_accepted(accepted).await)),
-                Err(ApplyError::Duplicate(UniqueKey::ExternalId | UniqueKey::IdempotencyKey)) => {
+                // An id bound to a handle is taken by another request with that handle only.
+                Err(ApplyError::Duplicate(
+                    UniqueKey::ExternalId | UniqueKey::IdempotencyKey | UniqueKey::Id,
+                )) => {
                     let winner = self.replay(command).await?.ok_or(ServiceError::Contention)?;
                     return Ok(Outcome::Replayed(winner));
                 }
@@ -236,6 +246,9 @@ impl RefundService {
             let seen = Seen::new(EvidenceKind::Answer, Proof::NotSent, "held up for too long to be sent now");
             return self.take_back(&submitted, Some(seen)).await;
         }
+        if let Some(ended) = self.asked_first(&submitted).await? {
+            return Ok(ended);
+        }
         let asked_at = self.ports.clock.now();
         match self.ports.provider.refund(submitted.order()).await {
             Ok(report) => {
@@ -265,6 +278,76 @@ impl RefundService {
                 }
             }
         }
+    }
+
+    /// As of a withdrawal.
+    async fn asked_first(&self, submitted: &Refund) -> Result<Option<Refund>, ServiceError> {
+        match self.ports.outflow.outflow() {
+            Outflow::Open => return Ok(None),
+            Outflow::Shut => return self.take_back(submitted, Some(restore::held_back())).await.map(Some),
+            Outflow::AskFirst => {}
+        }
+        let (integrator_id, id) = (submitted.integrator_id, submitted.id);
+        let asked_at = self.ports.clock.now();
+        let answer = self.ports.provider.consult_refund(submitted.inquiry()).await;
+        let seen = Seen::consult(&answer, asked_at);
+        match answer {
+            Ok(None) => {
+                self.note(submitted, seen).await;
+                // The asking took of the time that the sending has.
+                let late = self.ports.clock.now().since(submitted.submitted_at) > self.ports.submit_grace;
+                if late {
+                    self.take_back(submitted, Some(restore::held_back())).await.map(Some)
+                } else {
+                    Ok(None)
+                }
+            }
+            Ok(Some(report)) => self.learn(integrator_id, id, &report, asked_at, seen).await.map(Some),
+            Err(ProviderError::Mismatch(field)) => {
+                let lost = |refund: Refund, _, now| refund.lose_sight(now);
+                let lost = self.advance(integrator_id, id, Some(seen), lost).await?;
+                self.ports.tell_mismatch(lost.resource(), field).await?;
+                Ok(Some(lost))
+            }
+            // Not asked, so not sent.
+            Err(_) => {
+                self.note(submitted, seen).await;
+                self.take_back(submitted, Some(restore::held_back())).await.map(Some)
+            }
+        }
+    }
+
+    /// Asks, before a refund is made in books that were restored, what of its charge went back already: what no refund of
+    /// ours sent is taken from the wallet, and can't be sent again. A refund that the provider knows by the handle of this
+    /// one is no such thing: it is this one, and is learned when it would be sent. But where money was taken back already,
+    /// that may be it, and nothing is refunded before somebody has looked.
+    async fn know_what_went_back(&self, command: &CreateRefund) -> Result<(), ServiceError> {
+        let charges = ChargeService::new(self.ports.clone());
+        if command.has_handle() {
+            let charge = self.charge(command.integrator_id, command.charge_id).await?;
+            return if charge.taken_back.is_zero() {
+                Ok(())
+            } else {
+                Err(ServiceError::InvalidState(
+                    "money of this charge went back without a refund that the gateway knows of, which may be this one: ask its operators",
+                ))
+            };
+        }
+        match Box::pin(charges.refresh(command.integrator_id, command.charge_id)).await? {
+            (_, Ok(_)) => Ok(()),
+            (_, Err(_)) => Err(ServiceError::ProviderUnavailable),
+        }
+    }
+
+    /// Counts one as just sent and lost sight of; see [`restore::cast_doubt`].
+    pub(crate) async fn doubt(
+        &self,
+        integrator_id: IntegratorId,
+        id: RefundId,
+        why: &str,
+    ) -> Result<Refund, ServiceError> {
+        let doubt = |refund: Refund, _, now| refund.doubt(now);
+        self.advance(integrator_id, id, Some(restore::doubted(why)), doubt).await
     }
 
     /// What `submitted` stands for was definitely not sent. Only that very submission goes back to the queue: a later
@@ -434,6 +517,9 @@ impl RefundService {
         let refund = self.get(integrator_id, id).await?;
         if refund.state != OutgoingState::Queued {
             return self.refresh(integrator_id, id).await.map(|(refund, _)| refund);
+        }
+        if self.ports.outflow.outflow() == Outflow::Shut {
+            return Ok(refund);
         }
         let now = self.ports.clock.now();
         if now.since(refund.created_at) >= schedule::QUEUE_MAX_AGE {

@@ -6,6 +6,7 @@
 //! | queue | already | queued | refused | queued (2) | queued (2) | refused | refused |
 //! | accept | accepted, finding | accepted | already | accepted | accepted (1) | already | finding |
 //! | lose sight | refused | uncertain | already | already | already | already | already |
+//! | doubt | uncertain | uncertain | already | uncertain | uncertain | already | already |
 //! | ask for review | refused | needs review | needs review | needs review | already | already | already |
 //! | complete | completed, finding | completed | completed | completed | completed | already | finding |
 //! | fail | failed | failed | failed | failed | failed | finding | already |
@@ -191,6 +192,25 @@ impl Refund {
                 Step::Next(self.changed(now, OutgoingState::Uncertain, EventKind::RefundUncertain, |_| ()))
             }
             OutgoingState::Queued => Step::Refused("it was definitely not sent"),
+            _ => Step::Already,
+        }
+    }
+
+    /// The record is one of a backup: since that was made it may have been sent, or sent again. As if just sent and lost
+    /// sight of, so that no evidence from before counts. Never releases anything.
+    pub fn doubt(self, now: Timestamp) -> Step {
+        match self.state {
+            OutgoingState::Queued
+            | OutgoingState::Submitting
+            | OutgoingState::Uncertain
+            | OutgoingState::NeedsReview => Step::Next(self.changed(
+                now,
+                OutgoingState::Uncertain,
+                EventKind::RefundUncertain,
+                |refund| {
+                    refund.submitted_at = now;
+                },
+            )),
             _ => Step::Already,
         }
     }

@@ -135,9 +135,9 @@ impl StatementService {
     }
 }
 
-/// When a record with a `UUIDv7` (RFC 9562) was given its id.
+/// When a record with a `UUIDv7` (RFC 9562), or one bound to a handle, was given its id.
 fn made_at(id: Uuid) -> Option<Timestamp> {
     // Its first 48 bits are milliseconds since 1970.
-    let millis = i64::try_from(id.as_u128() >> 80).ok().filter(|_| id.get_version_num() == 7)?;
+    let millis = i64::try_from(id.as_u128() >> 80).ok().filter(|_| matches!(id.get_version_num(), 7 | 8))?;
     Some(Timestamp::from_micros(millis.saturating_mul(1_000)))
 }

@@ -25,6 +25,7 @@ use crate::money::{Amount, Cents};
 use crate::ports::{Applied, MAX_STALE_RETRIES, Outcome, Ports};
 use crate::postbacks::events::PostbackScope;
 use crate::provider::{OutgoingReport, Progress, ProviderError, digest};
+use crate::restore::{self, Outflow};
 use crate::schedule;
 use crate::text::{Description, ExternalId, IdempotencyKey, PostbackUrl};
 use crate::time::Timestamp;
@@ -152,6 +153,7 @@ impl WithdrawalService {
             return Ok(Outcome::Replayed(withdrawal));
         }
         command.may_send()?;
+        self.ports.may_go_out()?;
         for _ in 0..MAX_STALE_RETRIES {
             if let Some(outcome) = self.make(&command).await? {
                 return Ok(outcome);
@@ -178,7 +180,8 @@ impl WithdrawalService {
         drop(place);
         match applied {
             Ok(()) => {}
-            Err(ApplyError::Duplicate(UniqueKey::ExternalId | UniqueKey::IdempotencyKey)) => {
+            // An id bound to a handle is taken by another request with that handle only.
+            Err(ApplyError::Duplicate(UniqueKey::ExternalId | UniqueKey::IdempotencyKey | UniqueKey::Id)) => {
                 let winner = self.replay(command).await?.ok_or(ServiceError::Contention)?;
                 return Ok(Some(Outcome::Replayed(winner)));
             }
@@ -249,7 +252,7 @@ impl WithdrawalService {
             Ok(None) => {}
             Err(error) => return error.refusing().map(|refusal| quote(QuoteVerdict::Refused(refusal))),
         }
-        let intent = match command.may_send() {
+        let intent = match command.may_send().and_then(|()| self.ports.may_go_out()) {
             Ok(()) => self.intent(command, new).await,
             Err(refused) => Err(refused),
         };
@@ -397,7 +400,8 @@ impl WithdrawalService {
 
     async fn priced(&self, command: &CreateWithdrawal) -> Result<NewWithdrawal, ServiceError> {
         let fees = self.ports.stores.fees.current(command.integrator_id).await?;
-        let id: Uuid = self.ports.ids.next();
+        let (name, key) = (command.external_id.as_ref(), command.idempotency_key.as_ref());
+        let id: Uuid = self.ports.outgoing_id(command.integrator_id, ResourceKind::Withdrawal, name, key);
         Ok(NewWithdrawal {
             id: WithdrawalId(id),
             integrator_id: command.integrator_id,
@@ -450,6 +454,9 @@ impl WithdrawalService {
             let seen = Seen::new(EvidenceKind::Answer, Proof::NotSent, "held up for too long to be sent now");
             return self.take_back(&submitted, Some(seen)).await;
         }
+        if let Some(ended) = self.asked_first(&submitted).await? {
+            return Ok(ended);
+        }
         let asked_at = self.ports.clock.now();
         match self.ports.provider.send_payment(submitted.order()).await {
             Ok(report) => {
@@ -477,6 +484,53 @@ impl WithdrawalService {
                 }
             }
         }
+    }
+
+    /// What is to be sent, as it is when it is not sent after all: for some time after a restore the provider is asked first
+    /// whether it has it. It was sent by a submission that is in no book any more.
+    async fn asked_first(&self, submitted: &Withdrawal) -> Result<Option<Withdrawal>, ServiceError> {
+        match self.ports.outflow.outflow() {
+            Outflow::Open => return Ok(None),
+            Outflow::Shut => return self.take_back(submitted, Some(restore::held_back())).await.map(Some),
+            Outflow::AskFirst => {}
+        }
+        let (integrator_id, id) = (submitted.integrator_id, submitted.id);
+        let asked_at = self.ports.clock.now();
+        let answer = self.ports.provider.consult_payment(submitted.inquiry()).await;
+        let seen = Seen::consult(&answer, asked_at);
+        match answer {
+            Ok(None) => {
+                self.note(submitted, seen).await;
+                // The asking took of the time that the sending has.
+                let late = self.ports.clock.now().since(submitted.submitted_at) > self.ports.submit_grace;
+                if late {
+                    self.take_back(submitted, Some(restore::held_back())).await.map(Some)
+                } else {
+                    Ok(None)
+                }
+            }
+            Ok(Some(report)) => self.learn(integrator_id, id, &report, asked_at, seen).await.map(Some),
+            Err(ProviderError::Mismatch(field)) => {
+                let lost = self.advance(integrator_id, id, Some(seen), Withdrawal::lose_sight).await?;
+                self.ports.tell_mismatch(lost.resource(), field).await?;
+                Ok(Some(lost))
+            }
+            // Not asked, so not sent.
+            Err(_) => {
+                self.note(submitted, seen).await;
+                self.take_back(submitted, Some(restore::held_back())).await.map(Some)
+            }
+        }
+    }
+
+    /// Counts one as just sent and lost sight of; see [`restore::cast_doubt`].
+    pub(crate) async fn doubt(
+        &self,
+        integrator_id: IntegratorId,
+        id: WithdrawalId,
+        why: &str,
+    ) -> Result<Withdrawal, ServiceError> {
+        self.advance(integrator_id, id, Some(restore::doubted(why)), Withdrawal::doubt).await
     }
 
     /// What `submitted` stands for was definitely not sent. Only that very submission goes back to the queue: a later
@@ -654,6 +708,9 @@ impl WithdrawalService {
         let withdrawal = self.get(integrator_id, id).await?;
         if withdrawal.state != OutgoingState::Queued {
             return self.refresh(integrator_id, id).await.map(|(withdrawal, _)| withdrawal);
+        }
+        if self.ports.outflow.outflow() == Outflow::Shut {
+            return Ok(withdrawal);
         }
         let now = self.ports.clock.now();
         if now.since(withdrawal.created_at) >= schedule::QUEUE_MAX_AGE {

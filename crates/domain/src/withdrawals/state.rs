@@ -6,6 +6,7 @@
 //! | queue | already | queued | refused | queued (2) | queued (2) | refused | refused | refused | refused |
 //! | accept | accepted, finding | accepted | already | accepted | accepted (1) | already | finding | finding | already |
 //! | lose sight | refused | uncertain | already | already | already | already | already | already | already |
+//! | doubt | uncertain | uncertain | already | uncertain | uncertain | already | already | already | already |
 //! | ask for review | refused | needs review | needs review | needs review | already | already | already | already | already |
 //! | complete | completed, finding | completed | completed | completed | completed | already | settled late, finding | settled late, finding | already |
 //! | fail | failed | failed | failed | failed | failed | finding | already | already | finding |
@@ -193,6 +194,25 @@ impl Withdrawal {
                 |_| (),
             )),
             OutgoingState::Queued => Step::Refused("it was definitely not sent"),
+            _ => Step::Already,
+        }
+    }
+
+    /// The record is one of a backup: since that was made it may have been sent, or sent again. As if just sent and lost
+    /// sight of, so that no evidence from before counts. Never releases anything.
+    pub fn doubt(self, now: Timestamp) -> Step {
+        match self.state {
+            OutgoingState::Queued
+            | OutgoingState::Submitting
+            | OutgoingState::Uncertain
+            | OutgoingState::NeedsReview => Step::Next(self.changed(
+                now,
+                OutgoingState::Uncertain,
+                EventKind::WithdrawalUncertain,
+                |withdrawal| {
+                    withdrawal.submitted_at = now;
+                },
+            )),
             _ => Step::Already,
         }
     }

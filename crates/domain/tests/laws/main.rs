@@ -19,6 +19,7 @@ mod credentials;
 mod races;
 #[cfg(test)]
 mod refunds;
+mod restore;
 #[cfg(test)]
 mod samples;
 #[cfg(test)]

@@ -86,11 +86,12 @@ fn check_shape(step: &Step, before: u32, is_final: impl Fn(&Record) -> bool) {
 
 type WithdrawalVerb = fn(Withdrawal, Timestamp) -> Step;
 
-const WITHDRAWAL_VERBS: [(&str, WithdrawalVerb); 10] = [
+const WITHDRAWAL_VERBS: [(&str, WithdrawalVerb); 11] = [
     ("submit", |record, now| record.submit(now, GRACE)),
     ("queue", Withdrawal::queue),
     ("accept", |record, now| record.accepted(report(Progress::Accepted), now)),
     ("lose sight", Withdrawal::lose_sight),
+    ("doubt", Withdrawal::doubt),
     ("ask for review", Withdrawal::ask_for_review),
     ("complete", |record, now| record.complete(report(Progress::Completed), now)),
     ("fail", |record, now| record.fail(failure(), now)),
@@ -142,7 +143,8 @@ fn a_withdrawals_money_moves_where_the_table_says() {
             };
             assert_eq!(moved(&transition), expected, "{verb} on {}", state.name());
             assert_eq!(after.completed_at.is_some(), after.state.is_final());
-            assert_eq!(after.submitted_at, if verb == "submit" { at(60) } else { T0 });
+            let sent_now = matches!(verb, "submit" | "doubt");
+            assert_eq!(after.submitted_at, if sent_now { at(60) } else { T0 });
         }
     }
 }
@@ -202,11 +204,12 @@ fn being_told_again_that_it_was_accepted_does_not_end_a_review() {
 
 type RefundVerb = fn(Refund, Charge, Timestamp) -> Step;
 
-const REFUND_VERBS: [(&str, RefundVerb); 8] = [
+const REFUND_VERBS: [(&str, RefundVerb); 9] = [
     ("submit", |record, _, now| record.submit(now, GRACE)),
     ("queue", |record, _, now| record.queue(now)),
     ("accept", |record, _, now| record.accepted(report(Progress::Accepted), now)),
     ("lose sight", |record, _, now| record.lose_sight(now)),
+    ("doubt", |record, _, now| record.doubt(now)),
     ("ask for review", |record, _, now| record.ask_for_review(now)),
     ("complete", |record, charge, now| record.complete(charge, report(Progress::Completed), now)),
     ("fail", |record, charge, now| record.fail(charge, failure(), now)),

@@ -23,6 +23,7 @@ use pix_domain::provider::MockSettlementProvider;
 use pix_domain::reconciler::LEASE;
 use pix_domain::refunds::Refund;
 use pix_domain::refunds::store::MockRefundStore;
+use pix_domain::restore::NeverRestored;
 use pix_domain::splits::store::MockSplitStore;
 use pix_domain::time::{MockClock, Timestamp};
 use pix_domain::transition::{EventKind, Finding, Guard, Handle, MockTransitionStore, Record, Transition};
@@ -311,6 +312,8 @@ impl World {
             clock: Arc::new(clock),
             ids: Arc::new(mock_ids),
             submit_grace: GRACE,
+            handle_seed: Uuid::from_u128(1),
+            outflow: Arc::new(NeverRestored),
             duplicate_window: Duration::ZERO,
         }
     }

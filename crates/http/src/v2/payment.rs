@@ -27,7 +27,7 @@ pub(crate) async fn create(mut call: TenantCall) -> Answer {
 }
 
 fn render(withdrawal: &Withdrawal) -> Object {
-    let reference = withdrawal.reference().to_string();
+    let reference = withdrawal.id.0.simple().to_string();
     Object::new()
         .number("statusCode", 200)
         .text("message", "Payment accepted")

@@ -47,7 +47,7 @@ pub(crate) fn read(text: &str) -> Result<(String, RefundBody), ApiError> {
 
 /// `transactionId` is the charge's, `refundId` the refund's: both as the provider calls them, as far as known.
 fn render(refund: &Refund) -> Object {
-    let reference = refund.reference().to_string();
+    let reference = refund.id.0.simple().to_string();
     Object::new()
         .number("statusCode", 200)
         .text("message", "Refund accepted")

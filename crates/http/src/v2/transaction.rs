@@ -63,7 +63,7 @@ pub(crate) fn of_withdrawal(
     transaction_type: &'static str,
     amount: Cents,
 ) -> Object {
-    let reference = withdrawal.reference().to_string();
+    let reference = withdrawal.id.0.simple().to_string();
     let key = &withdrawal.payee.key;
     let payee = party(&withdrawal.payee.party).text("keyType", key.kind().as_str()).text("key", key.as_str());
     let status = words::v2_withdrawal(withdrawal);
@@ -85,7 +85,7 @@ pub(crate) fn of_withdrawal(
 
 /// A refund.
 pub(crate) fn of_refund(refund: &Refund) -> Object {
-    let reference = refund.reference().to_string();
+    let reference = refund.id.0.simple().to_string();
     let status = words::v2_outgoing(&refund.state, "REFUNDED");
     let approved = approved(refund.completed_at.filter(|_| status == "REFUNDED"));
     Object::new()

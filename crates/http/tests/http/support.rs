@@ -581,3 +581,8 @@ pub fn withdrawal_body() -> Value {
         "description": "semana 1"
     })
 }
+
+/// What the provider knows the withdrawal or refund with that uuid by.
+pub fn reference(uuid: &str) -> String {
+    pix_domain::provider::Reference::of(Uuid::try_parse(uuid).expect("a uuid")).to_string()
+}

@@ -6,7 +6,7 @@ use pix_domain::provider::ProviderError;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::support::{Answer, BASE, Gateway, Request, Tenant, charge_body, withdrawal_body};
+use crate::support::{Answer, BASE, Gateway, Request, Tenant, charge_body, reference, withdrawal_body};
 
 const CHARGES: &str = "/api/v1/charges";
 const WITHDRAWALS: &str = "/api/v1/withdrawals";
@@ -130,7 +130,7 @@ async fn a_withdrawal_is_created_shown_and_replayed() {
         "outcome": "certain", "amount": 10, "fee": 0.5, "total": 10.5, "currency": "BRL",
         "creditParty":
             {"name": "Bruno", "keyType": "EMAIL", "key": "bruno@example.com", "taxId": "52998224725"},
-        "description": "semana 1", "metadata": {}, "pix_id": format!("fake-{}", uuid.replace('-', "")), "end_to_end_id": null,
+        "description": "semana 1", "metadata": {}, "pix_id": format!("fake-{}", reference(&uuid)), "end_to_end_id": null,
         "failure": null, "returned_amount": 0, "settled_late": false, "postbackUrl": null, "created_at": NOON, "updated_at": NOON,
         "completed_at": null, "links": {"self": format!("{BASE}{WITHDRAWALS}/{uuid}")}
     });
@@ -234,7 +234,7 @@ async fn refunds_are_created_listed_and_shown() {
     let by_name = format!("{CHARGES}/order:1/refunds");
     let answer = gateway.post(&tenant, &by_name, &body).await.expect(201);
     let uuid = answer.text("uuid");
-    let simple = uuid.replace('-', "");
+    let simple = reference(&uuid);
     let first = answer.json();
     assert_eq!(
         first,

@@ -239,8 +239,8 @@ async fn what_is_no_paid_charge_can_not_be_refunded() {
     let gateway = Gateway::start().await;
     let tenant = gateway.rich().await;
     let unpaid = simple(&gateway.post(&tenant, QRCODE, &json!({"amount": 1})).await.expect(200));
-    let payment = simple(&gateway.post(&tenant, PAYMENT, &withdrawal_body()).await.expect(200));
-    for id in [unpaid, payment] {
+    let payment = gateway.post(&tenant, PAYMENT, &withdrawal_body()).await.expect(200);
+    for id in [unpaid, payment.text("transactionId")] {
         let answer = gateway.post(&tenant, REFUND, &json!({"pix_id": id})).await.expect(409);
         assert_eq!(answer.code(), "invalid_state");
     }
@@ -299,13 +299,14 @@ async fn consulting_learns_what_happened_and_shows_our_state_when_nobody_answers
     gateway.provider.fake.answers_next(Told::Accept);
     let id = simple(&gateway.post(&tenant, PAYMENT, &withdrawal_body()).await.expect(200));
     gateway.provider.fake.questions_fail(Some(ProviderError::Unavailable("secret of ours".into())));
-    let answer = gateway.post(&tenant, CONSULT, &json!({"pix_id": id})).await.expect(200);
+    let answer = gateway.post(&tenant, CONSULT, &json!({"pix_id": format!("fake-{id}")})).await.expect(200);
     assert_eq!(answer.text("status"), "PENDING");
     assert!(!answer.body.contains("secret of ours"));
 
     gateway.provider.fake.questions_fail(None);
     gateway.provider.fake.knows(Uuid::try_parse(&id).unwrap(), Progress::Completed);
-    let answer = gateway.post(&tenant, CONSULT, &json!({"pix_id": id})).await.expect(200).json();
+    let answer =
+        gateway.post(&tenant, CONSULT, &json!({"pix_id": format!("fake-{id}")})).await.expect(200).json();
     let fields = json!({
         "transactionType": "PAYMENT", "transactionId": format!("fake-{id}"), "external_id": "payout-1", "amount": 10,
         "paymentType": "PIX", "status": "PAID", "outcome": "certain", "dateApproval": "2026-01-15 09:00:00",

@@ -31,4 +31,16 @@ impl PgStore {
         kept.of("facts").map_err(DbError::of_write)?;
         Ok(())
     }
+
+    /// Keeps a fact unless there is one with that name; the one that there is then.
+    pub async fn settle_fact(&self, name: &'static str, value: String) -> Result<String, StoreError> {
+        let mut conn = self.writes().await?;
+        let kept = diesel::insert_into(facts::table)
+            .values((facts::name.eq(name), facts::value.eq(value)))
+            .on_conflict_do_nothing()
+            .execute(&mut conn)
+            .await;
+        kept.of("facts").map_err(DbError::of_write)?;
+        Ok(facts::table.find(name).select(facts::value).limit(1).row(&mut conn).await.of("facts")?)
+    }
 }

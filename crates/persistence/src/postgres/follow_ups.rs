@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use diesel::dsl::sql;
 use diesel::prelude::{
     CombineDsl, ExpressionMethods, IntoSql, OptionalExtension, QueryDsl, SelectableHelper,
 };
-use diesel::sql_types::Text;
+use diesel::sql_types::{Bool, Text};
 use diesel_async::RunQueryDsl;
 use pix_domain::error::StoreError;
 use pix_domain::follow_up::{FollowUp, FollowUpStore, LookupStore, OpenMovements};
-use pix_domain::ids::{IntegratorId, ResourceKind, ResourceRef};
+use pix_domain::ids::{self, IntegratorId, ResourceKind, ResourceRef};
 use pix_domain::text::IdempotencyKey;
 use pix_domain::time::Timestamp;
 use uuid::Uuid;
@@ -82,6 +83,19 @@ macro_rules! owner_of {
     };
 }
 
+/// The kind, the owner and the id of the record in `$table` whose id has this part.
+macro_rules! bearer_of {
+    ($table:ident, $kind:expr, $timeless:expr) => {
+        $table::table
+            .filter(
+                sql::<Bool>("substr(id::text, 15) = ")
+                    .bind::<Text, _>(codec::reference_key($timeless))
+                    .sql(" AND substr(id::text, 15, 1) = '8'"),
+            )
+            .select(($kind.as_str().into_sql::<Text>(), $table::integrator_id, $table::id))
+    };
+}
+
 #[async_trait]
 impl LookupStore for PgStore {
     async fn find_handle(
@@ -106,6 +120,15 @@ impl LookupStore for PgStore {
     async fn locate(&self, id: Uuid) -> Result<Option<ResourceRef>, StoreError> {
         let mut conn = self.reads().await?;
         let key = DbId(id);
+        if ids::is_timeless(id) {
+            let rows: Vec<(String, DbId, DbId)> = bearer_of!(withdrawals, ResourceKind::Withdrawal, id)
+                .union_all(bearer_of!(refunds, ResourceKind::Refund, id))
+                .rows(&mut conn)
+                .await
+                .of("records")?;
+            let first = rows.into_iter().next();
+            return first.map(|(kind, owner, id)| codec::resource("kind", owner, &kind, id)).transpose();
+        }
         let rows: Vec<(String, DbId)> = owner_of!(charges, ResourceKind::Charge, key)
             .union_all(owner_of!(withdrawals, ResourceKind::Withdrawal, key))
             .union_all(owner_of!(refunds, ResourceKind::Refund, key))

@@ -20,6 +20,7 @@ use diesel_async::async_connection_wrapper::AsyncConnectionWrapper;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
 use thiserror::Error;
+use tokio_postgres::config::Host;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Config, NoTls};
 
@@ -261,6 +262,30 @@ pub fn config(url: &str, connect_timeout: Duration) -> Result<Config, OpenError>
         config.connect_timeout(connect_timeout);
     }
     Ok(config)
+}
+
+/// What the programs of PostgreSQL (`pg_dump`, `pg_restore`) read from their environment to reach the database at `url`: so
+/// that nothing of it is among their arguments, which others on the machine can see.
+pub fn environment(url: &str) -> Result<Vec<(&'static str, String)>, OpenError> {
+    let config = parse(url)?;
+    let mut environment = Vec::new();
+    let host = config.get_hosts().first().map(|host| match host {
+        Host::Tcp(name) => name.clone(),
+        #[cfg(unix)]
+        Host::Unix(folder) => folder.display().to_string(),
+    });
+    let port = config.get_ports().first().map(ToString::to_string);
+    let password = config.get_password().map(|password| String::from_utf8_lossy(password).into_owned());
+    let said = [
+        ("PGHOST", host),
+        ("PGPORT", port),
+        ("PGUSER", config.get_user().map(str::to_owned)),
+        ("PGDATABASE", config.get_dbname().map(str::to_owned)),
+        ("PGPASSWORD", password),
+        ("PGOPTIONS", config.get_options().map(str::to_owned)),
+    ];
+    environment.extend(said.into_iter().filter_map(|(name, value)| Some((name, value?))));
+    Ok(environment)
 }
 
 /// A connection, made in time.

@@ -31,6 +31,9 @@ pub mod pragmas {
     diesel::table! {
         pragma_foreign_key_check (parent) { parent -> Text, }
     }
+    diesel::table! {
+        pragma_integrity_check (integrity_check) { integrity_check -> Text, }
+    }
 }
 
 use pragmas::{pragma_foreign_keys, pragma_journal_mode, pragma_synchronous};
@@ -44,6 +47,11 @@ fn establish(url: &str) -> Result<SqliteConnection, String> {
     );
     conn.batch_execute(&settings).map_err(|error| error.to_string())?;
     Ok(conn)
+}
+
+/// A connection for what is neither serving nor migrating.
+pub fn plain(url: &str) -> Result<SqliteConnection, String> {
+    establish(url)
 }
 
 /// The connection that writes.

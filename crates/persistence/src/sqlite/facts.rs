@@ -26,4 +26,14 @@ impl SqliteStore {
         })
         .await
     }
+
+    /// Keeps a fact unless there is one with that name; the one that there is then.
+    pub async fn settle_fact(&self, name: &'static str, value: String) -> Result<String, StoreError> {
+        self.write(move |conn| -> Result<String, Problem<StoreError>> {
+            let row = (facts::name.eq(name), facts::value.eq(value));
+            diesel::insert_or_ignore_into(facts::table).values(row).execute(conn).of("facts")?;
+            Ok(facts::table.find(name).select(facts::value).get_result(conn).of("facts")?)
+        })
+        .await
+    }
 }

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use diesel::dsl::count_star;
+use diesel::dsl::{count_star, sql};
 use diesel::prelude::{
     BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl, RunQueryDsl, SelectableHelper,
 };
+use diesel::sql_types::{Bool, Text};
 use diesel::sqlite::SqliteConnection;
 use pix_domain::error::StoreError;
 use pix_domain::follow_up::{FollowUp, FollowUpStore, LookupStore, OpenMovements};
-use pix_domain::ids::{IntegratorId, ResourceKind, ResourceRef};
+use pix_domain::ids::{self, IntegratorId, ResourceKind, ResourceRef};
 use pix_domain::text::IdempotencyKey;
 use pix_domain::time::Timestamp;
 use uuid::Uuid;
@@ -197,6 +198,23 @@ macro_rules! owner_of {
     };
 }
 
+/// The owner and the id of the record in `$table` whose id has this part.
+macro_rules! bearer_of {
+    ($table:ident, $timeless:expr, $conn:expr) => {{
+        let found: Option<(DbId, DbId)> = $table::table
+            .filter(
+                sql::<Bool>("substr(id, 15) = ")
+                    .bind::<Text, _>(codec::reference_key($timeless))
+                    .sql(" AND substr(id, 15, 1) = '8'"),
+            )
+            .select(($table::integrator_id, $table::id))
+            .first($conn)
+            .optional()
+            .of(stringify!($table))?;
+        found
+    }};
+}
+
 #[async_trait]
 impl LookupStore for SqliteStore {
     async fn find_handle(
@@ -226,6 +244,17 @@ impl LookupStore for SqliteStore {
 
     async fn locate(&self, id: Uuid) -> Result<Option<ResourceRef>, StoreError> {
         self.read(move |conn| {
+            if ids::is_timeless(id) {
+                let found = match bearer_of!(withdrawals, id, conn) {
+                    Some(found) => Some((ResourceKind::Withdrawal, found)),
+                    None => bearer_of!(refunds, id, conn).map(|found| (ResourceKind::Refund, found)),
+                };
+                return Ok(found.map(|(kind, (owner, id))| ResourceRef {
+                    integrator_id: IntegratorId(owner.0),
+                    kind,
+                    id: id.0,
+                }));
+            }
             let found = if let Some(owner) = owner_of!(charges, DbId(id), conn) {
                 Some((ResourceKind::Charge, owner))
             } else if let Some(owner) = owner_of!(withdrawals, DbId(id), conn) {

@@ -133,7 +133,7 @@ fn look(path: &Path) -> Result<bool, OpenError> {
 }
 
 /// Creates an empty file that only its owner may read: it will hold personal data and hashes of secrets.
-fn create(path: &Path) -> Result<(), OpenError> {
+pub fn create(path: &Path) -> Result<(), OpenError> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]

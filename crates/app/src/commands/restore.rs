@@ -1,0 +1,257 @@
+//! `pix-gateway restore`.
+//!
+//! | Step | What holds if it ends here |
+//! |---|---|
+//! | the backup is put in place | it says that it is a copy: nothing serves with it (SQLite); on PostgreSQL, see below |
+//! | the gate is shut | no money leaves, whoever serves |
+//! | what may have been sent since is in doubt | the same; done again, it is in doubt from then on |
+//! | it no longer says that it is a copy | it can be served: charges and reads as ever, and no money leaves until it is opened |
+//!
+//! A dump of PostgreSQL can't say that it is a copy. It is restored in one transaction, and said right after.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use pix_domain::audit_log::Action;
+use pix_domain::ids::ResourceKind;
+use pix_domain::restore::{Doubt, cast_doubt};
+use pix_domain::time::Clock;
+use pix_domain::withdrawals::OutgoingState;
+use pix_persistence::sqlite::SqliteStore;
+use serde_json::json;
+
+use super::backup::run_tool;
+use super::{answer, audit, rfc3339};
+use crate::cli;
+use crate::config::{Config, Database};
+use crate::gateway;
+use crate::journal::Journal;
+use crate::restored::{COPY_FACT, Gate, Restored, copied_at};
+use crate::store::{self, Store};
+use crate::system::SystemClock;
+
+/// The shortest time between a restore and money leaving again: what was on its way to the provider has arrived by then, so
+/// that it says so when it is asked.
+const SETTLE: Duration = Duration::from_mins(2);
+/// The lengths of a reason, in characters.
+const REASON_CHARS: std::ops::RangeInclusive<usize> = 3..=150;
+
+/// Runs the subcommand.
+pub async fn run(config: &Config, arguments: cli::Restore) -> anyhow::Result<ExitCode> {
+    match (&arguments.file, arguments.mark, arguments.open) {
+        (Some(file), ..) => {
+            put_in_place(config, file).await?;
+            let why = arguments.reason.clone().unwrap_or_else(|| "restored from a backup".to_owned());
+            mark(config, &why, arguments.verify, arguments.json).await
+        }
+        (None, true, _) => mark(config, reason(&arguments)?, false, arguments.json).await,
+        (None, _, true) => open(config, reason(&arguments)?, arguments.json).await,
+        (None, false, false) => show(config, arguments.json).await,
+    }
+}
+
+fn reason(arguments: &cli::Restore) -> anyhow::Result<&str> {
+    let reason = arguments.reason.as_deref().unwrap_or_default();
+    if !REASON_CHARS.contains(&reason.chars().count()) {
+        bail!("say why, in 3 to 150 characters: --reason '…'");
+    }
+    Ok(reason)
+}
+
+/// Makes the backup the database that the settings name.
+async fn put_in_place(config: &Config, file: &Path) -> anyhow::Result<()> {
+    if !file.is_file() {
+        bail!("there is no backup {}", file.display());
+    }
+    match &config.database {
+        Database::Sqlite { path, .. } => {
+            if path.exists() {
+                bail!(
+                    "there is a database at {} already: move it away, with what begins with its name and -wal, or set another DATABASE_URL",
+                    path.display()
+                );
+            }
+            let wrong = SqliteStore::check_integrity(file)?;
+            if !wrong.is_empty() {
+                bail!("the backup {} is damaged: {}", file.display(), wrong.join("; "));
+            }
+            store::make_default_folder(config)?;
+            let _lock = gateway::lock(&config.database.beside(gateway::LOCK_ENDING))?;
+            // Of a backup that says when it was made, this keeps it; of any other copy of the file, that it is one.
+            let value = SystemClock.now().micros().to_string();
+            let (from, to) = (file.to_owned(), path.clone());
+            let made =
+                tokio::task::spawn_blocking(move || SqliteStore::back_up(&from, &to, COPY_FACT, &value))
+                    .await?;
+            if let Err(error) = made {
+                let _ = std::fs::remove_file(path);
+                return Err(error).context("the backup can't be put in place");
+            }
+            Ok(())
+        }
+        Database::Postgres { url } => {
+            let options = ["--single-transaction", "--exit-on-error", "--no-owner", "--no-privileges"];
+            let database = database_name(url)?;
+            let options = options.into_iter().chain(["--dbname", database.as_str()]).map(OsStr::new);
+            run_tool("pg_restore", url, options.chain([file.as_os_str()])).await.context(
+                "the backup can't be put in place (nothing was changed): DATABASE_URL must name an empty database",
+            )?;
+            let store = Store::open(config).await?;
+            let now = SystemClock.now().micros().to_string();
+            Ok(store.facts.keep_fact(COPY_FACT, now).await?)
+        }
+    }
+}
+
+fn database_name(url: &secrecy::SecretString) -> anyhow::Result<String> {
+    use secrecy::ExposeSecret;
+    let environment = pix_persistence::postgres::PgStore::environment(url.expose_secret())?;
+    let named = environment.into_iter().find(|(name, _)| *name == "PGDATABASE");
+    named.map(|(_, name)| name).context("DATABASE_URL names no database: postgres://USER@HOST:5432/DATABASE")
+}
+
+/// Shuts the gate, and puts in doubt whatever may have been sent since the backup.
+async fn mark(config: &Config, why: &str, verify: bool, json: bool) -> anyhow::Result<ExitCode> {
+    // What a server of others does can't be seen from here.
+    let alone = !config.database.is_shared();
+    let _lock = alone.then(|| gateway::lock(&config.database.beside(gateway::LOCK_ENDING))).transpose()?;
+    let store = Store::open_existing(config).await?;
+    let journal = Journal::of_somebody(&store, config)?;
+    let copied_at = copied_at(&store).await?;
+    let now = SystemClock.now();
+    let epoch = Restored::last(store.facts.as_ref()).await?.map_or(0, |last| last.epoch).saturating_add(1);
+    journal.record(Action::BooksRestored, &format!("epoch {epoch}"), why).await?;
+    Restored { epoch, at: now, opened_at: None }.keep(store.facts.as_ref()).await?;
+    let doubt = doubt_all(config, &store, epoch).await?;
+    store.facts.keep_fact(COPY_FACT, String::new()).await?;
+    let differences = if verify { audit::audit(&store, None).await?.differences } else { Vec::new() };
+    let made = copied_at.map(rfc3339);
+    let shown = json!({
+        "epoch": epoch, "backup_made_at": made, "in_doubt": doubt.in_doubt, "accepted": doubt.accepted,
+        "differences": differences.iter().map(|difference| &difference.what).collect::<Vec<_>>(),
+    });
+    let code = answer(json, &shown, || {
+        let made = made.map_or(String::new(), |at| format!(", from a backup made at {at}"));
+        let mut text = format!(
+            "restored (number {epoch}){made}. {} withdrawals and refunds may have been sent since and are uncertain, {} are with the provider. Start the gateway: it takes charges and answers, and sends no money. When nothing is in doubt any more, `pix-gateway restore --open --reason …`",
+            doubt.in_doubt, doubt.accepted
+        );
+        for difference in &differences {
+            text = format!("{text}\nWRONG {}", difference.what);
+        }
+        text
+    });
+    Ok(if differences.is_empty() { code } else { ExitCode::FAILURE })
+}
+
+async fn doubt_all(config: &Config, store: &Store, epoch: u64) -> anyhow::Result<Doubt> {
+    let ports = gateway::idle_ports(config, store, Gate::of(store, config.restore_ask).await?).await?;
+    let why = format!("the books were restored from a backup (number {epoch}): it may have been sent since");
+    let mut doubt = Doubt::default();
+    for integrator in store.integrators.list().await? {
+        doubt = doubt.and(cast_doubt(&ports, store.books.as_ref(), integrator.id, &why).await?);
+    }
+    Ok(doubt)
+}
+
+/// What still has to end before money may leave.
+async fn in_doubt(store: &Store) -> anyhow::Result<Vec<String>> {
+    let open = store.records.follow_ups.open_movements().await?;
+    let accepted = OutgoingState::Accepted.name();
+    Ok(open
+        .into_iter()
+        .filter(|movements| movements.state != accepted)
+        .map(|movements| {
+            let kind = match movements.kind {
+                ResourceKind::Refund => "refunds",
+                _ => "withdrawals",
+            };
+            format!("{} {kind} {}", movements.count, movements.state)
+        })
+        .collect())
+}
+
+/// Lets money leave again.
+async fn open(config: &Config, why: &str, json: bool) -> anyhow::Result<ExitCode> {
+    let store = Store::open_existing(config).await?;
+    let journal = Journal::of_somebody(&store, config)?;
+    let Some(restored) = Restored::last(store.facts.as_ref()).await? else {
+        bail!("this database was never restored: money may leave");
+    };
+    if let Some(at) = restored.opened_at {
+        bail!("money may leave since {} already", rfc3339(at));
+    }
+    let (now, settle) = (SystemClock.now(), settle(config));
+    let waits = settle.saturating_sub(now.since(restored.at));
+    if !waits.is_zero() {
+        bail!(
+            "{} s are left of the {} s that the provider has to book what was on its way to it at the restore",
+            waits.as_secs().saturating_add(1),
+            settle.as_secs()
+        );
+    }
+    let doubts = in_doubt(&store).await?;
+    if !doubts.is_empty() {
+        bail!(
+            "still in doubt: {}. The gateway asks the provider while it runs; `pix-gateway uncertain` lists them, and `resolve` ends what the provider can't tell",
+            doubts.join(", ")
+        );
+    }
+    journal.record(Action::OutflowOpened, &format!("epoch {}", restored.epoch), why).await?;
+    Restored { opened_at: Some(now), ..restored.clone() }.keep(store.facts.as_ref()).await?;
+    let until = now.plus(config.restore_ask);
+    let shown =
+        json!({"epoch": restored.epoch, "opened_at": rfc3339(now), "asks_first_until": rfc3339(until)});
+    Ok(answer(json, &shown, || {
+        format!(
+            "money may leave again. Until {} the provider is asked first whether it was sent already",
+            rfc3339(until)
+        )
+    }))
+}
+
+/// How long after a restore the provider's "not known" is worth something.
+fn settle(config: &Config) -> Duration {
+    config.not_found_proof.map_or(SETTLE, |proof| proof.max(SETTLE))
+}
+
+/// Shows how things stand.
+async fn show(config: &Config, json: bool) -> anyhow::Result<ExitCode> {
+    let store = Store::open_existing(config).await?;
+    if let Some(at) = copied_at(&store).await? {
+        let shown = json!({"state": "copy", "backup_made_at": rfc3339(at)});
+        return Ok(answer(json, &shown, || {
+            format!(
+                "this database is a backup made at {}; nothing serves with it before `restore --mark`",
+                rfc3339(at)
+            )
+        }));
+    }
+    let Some(restored) = Restored::last(store.facts.as_ref()).await? else {
+        return Ok(answer(json, &json!({"state": "never_restored"}), || {
+            "this database was never restored".to_owned()
+        }));
+    };
+    let doubts = in_doubt(&store).await?;
+    let opened = restored.opened_at.map(rfc3339);
+    let shown = json!({
+        "state": if opened.is_some() { "opened" } else { "shut" },
+        "epoch": restored.epoch, "at": rfc3339(restored.at), "opened_at": opened, "in_doubt": doubts,
+    });
+    Ok(answer(json, &shown, || match &opened {
+        Some(at) => format!(
+            "restored (number {}) at {}; money may leave since {at}",
+            restored.epoch,
+            rfc3339(restored.at)
+        ),
+        None => format!(
+            "restored (number {}) at {}; no money leaves. In doubt: {}",
+            restored.epoch,
+            rfc3339(restored.at),
+            if doubts.is_empty() { "nothing".to_owned() } else { doubts.join(", ") }
+        ),
+    }))
+}

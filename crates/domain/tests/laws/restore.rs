@@ -1,0 +1,179 @@
+//! After a restore: what may have been sent is asked about first, and nothing leaves before that.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use pix_domain::audit::MockBookStore;
+use pix_domain::error::ServiceError;
+use pix_domain::ids::{is_timeless, timeless};
+use pix_domain::ports::{Outcome, Ports};
+use pix_domain::provider::{MockSettlementProvider, OutgoingReport, Progress, ProviderError, Reference};
+use pix_domain::restore::{Outflow, OutflowGate, cast_doubt};
+use pix_domain::text::IdempotencyKey;
+use pix_domain::withdrawals::service::{QuoteVerdict, WithdrawalService};
+use pix_domain::withdrawals::{OutgoingState, Withdrawal};
+
+use crate::samples::*;
+use crate::withdrawals::{FUNDS_CENTS, command, world_in};
+use crate::world::World;
+
+/// A gate that is moved by hand.
+struct Gate(AtomicU8);
+
+impl OutflowGate for Gate {
+    fn outflow(&self) -> Outflow {
+        [Outflow::Open, Outflow::AskFirst, Outflow::Shut][usize::from(self.0.load(Ordering::SeqCst))]
+    }
+}
+
+fn gated(world: &World, provider: MockSettlementProvider, outflow: u8) -> Ports {
+    Ports { outflow: Arc::new(Gate(AtomicU8::new(outflow))), ..world.ports(provider) }
+}
+
+const ASK_FIRST: u8 = 1;
+const SHUT: u8 = 2;
+
+fn asked(answer: Result<Option<OutgoingReport>, ProviderError>) -> MockSettlementProvider {
+    let mut provider = MockSettlementProvider::new();
+    provider.expect_consult_payment().times(1).returning(move |_| answer.clone());
+    provider.expect_not_found_is_proof_after().returning(|| None);
+    provider
+}
+
+async fn made(ports: Ports) -> Withdrawal {
+    match WithdrawalService::new(ports).create(command()).await.unwrap() {
+        Outcome::Created(withdrawal) => withdrawal,
+        Outcome::Replayed(_) => panic!("made anew"),
+    }
+}
+
+#[tokio::test]
+async fn the_same_request_has_the_same_reference_in_books_that_lost_the_first_one() {
+    let mut references = Vec::new();
+    for _ in 0..2 {
+        let world = World::with_available(FUNDS_CENTS);
+        let mut provider = MockSettlementProvider::new();
+        provider.expect_send_payment().times(1).returning(|_| Ok(report(Progress::Accepted)));
+        let withdrawal = made(world.ports(provider)).await;
+        assert!(is_timeless(withdrawal.reference().0));
+        assert_eq!(timeless(withdrawal.id.0), Some(withdrawal.reference().0));
+        references.push(withdrawal.reference());
+    }
+    assert_eq!(references[0], references[1]);
+}
+
+#[tokio::test]
+async fn every_handle_owner_and_database_has_references_of_its_own() {
+    let mut references = vec![];
+    for change in 0..4 {
+        let world = World::with_available(FUNDS_CENTS);
+        let mut provider = MockSettlementProvider::new();
+        provider.expect_send_payment().returning(|_| Ok(report(Progress::Accepted)));
+        let (mut command, mut ports) = (command(), world.ports(provider));
+        match change {
+            0 => {}
+            1 => command.external_id = Some(name("w-2")),
+            2 => {
+                command.external_id = None;
+                command.idempotency_key = Some(IdempotencyKey::parse("w-1").unwrap());
+            }
+            _ => ports.handle_seed = uuid::Uuid::from_u128(2),
+        }
+        let made = WithdrawalService::new(ports).create(command).await.unwrap().into_inner();
+        assert!(!references.contains(&made.reference()));
+        references.push(made.reference());
+    }
+    // Without a handle nothing tells a request again: its id is its reference.
+    let world = World::with_available(FUNDS_CENTS);
+    let mut provider = MockSettlementProvider::new();
+    provider.expect_send_payment().returning(|_| Ok(report(Progress::Accepted)));
+    let mut command = command();
+    command.external_id = None;
+    let made = WithdrawalService::new(world.ports(provider)).create(command).await.unwrap().into_inner();
+    assert_eq!(made.reference(), Reference(made.id.0));
+}
+
+#[tokio::test]
+async fn nothing_is_taken_on_and_nothing_is_sent_while_the_gate_is_shut() {
+    let world = World::with_available(FUNDS_CENTS);
+    let service = WithdrawalService::new(gated(&world, MockSettlementProvider::new(), SHUT));
+    assert_eq!(service.create(command()).await, Err(ServiceError::Restored));
+    let quote = service.quote(&command()).await.unwrap();
+    assert_eq!(quote.verdict, QuoteVerdict::Refused(ServiceError::Restored));
+    assert_eq!(world.held(), 0);
+    // What waits goes on waiting, however old it is.
+    let world = world_in(&[|withdrawal, now| withdrawal.queue(now)]);
+    world.wait_secs(86_400);
+    let service = WithdrawalService::new(gated(&world, MockSettlementProvider::new(), SHUT));
+    let waiting = service.follow_up(INTEGRATOR, world.withdrawal().id).await.unwrap();
+    assert_eq!(waiting.state, OutgoingState::Queued);
+}
+
+#[tokio::test]
+async fn what_the_provider_has_already_is_learned_and_not_sent() {
+    for (progress, state) in
+        [(Progress::Completed, OutgoingState::Completed), (Progress::Accepted, OutgoingState::Accepted)]
+    {
+        let world = World::with_available(FUNDS_CENTS);
+        let withdrawal = made(gated(&world, asked(Ok(Some(report(progress)))), ASK_FIRST)).await;
+        assert_eq!(withdrawal.state, state);
+    }
+}
+
+#[tokio::test]
+async fn what_the_provider_does_not_know_is_sent_once() {
+    let world = World::with_available(FUNDS_CENTS);
+    let mut provider = asked(Ok(None));
+    provider.expect_send_payment().times(1).returning(|_| Ok(report(Progress::Accepted)));
+    assert_eq!(made(gated(&world, provider, ASK_FIRST)).await.state, OutgoingState::Accepted);
+}
+
+#[tokio::test]
+async fn what_the_provider_can_not_be_asked_about_waits() {
+    for error in [unavailable(), indeterminate()] {
+        let world = World::with_available(FUNDS_CENTS);
+        let withdrawal = made(gated(&world, asked(Err(error)), ASK_FIRST)).await;
+        assert_eq!(withdrawal.state, OutgoingState::Queued);
+        assert_eq!(world.held(), withdrawal.total().get());
+    }
+}
+
+#[tokio::test]
+async fn an_answer_about_something_else_leaves_it_uncertain_and_is_told() {
+    let world = World::with_available(FUNDS_CENTS);
+    let withdrawal = made(gated(&world, asked(Err(ProviderError::Mismatch("amount"))), ASK_FIRST)).await;
+    assert_eq!(withdrawal.state, OutgoingState::Uncertain);
+    assert_eq!(world.stored().findings.len(), 1);
+}
+
+#[tokio::test]
+async fn what_may_have_been_sent_since_the_backup_is_in_doubt_from_the_restore_on() {
+    type Way = fn(Withdrawal, pix_domain::time::Timestamp) -> pix_domain::transition::Step;
+    let ways: [(&[Way], u64); 4] = [
+        (&[], 1),
+        (&[|withdrawal, now| withdrawal.queue(now)], 1),
+        (
+            &[|withdrawal, now| withdrawal.lose_sight(now), |withdrawal, now| withdrawal.ask_for_review(now)],
+            1,
+        ),
+        (&[|withdrawal, now| withdrawal.accepted(report(Progress::Accepted), now)], 0),
+    ];
+    for (way, doubts) in ways {
+        let world = world_in(way);
+        world.wait_secs(3_600);
+        let before = world.withdrawal();
+        let mut books = MockBookStore::new();
+        let here = world.clone();
+        books.expect_book().returning(move |_| Ok(here.stored().book.clone()));
+        let ports = gated(&world, MockSettlementProvider::new(), SHUT);
+        let doubt = cast_doubt(&ports, &books, INTEGRATOR, "restored").await.unwrap();
+        assert_eq!((doubt.in_doubt, doubt.accepted), (doubts, 1 - doubts));
+        let after = world.withdrawal();
+        assert_eq!(world.held(), before.total().get(), "nothing is released");
+        if doubts == 1 {
+            assert_eq!((&after.state, after.submitted_at), (&OutgoingState::Uncertain, at(3_600)));
+        } else {
+            assert_eq!(after, before);
+        }
+    }
+}

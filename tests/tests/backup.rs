@@ -1,0 +1,201 @@
+//! A backup made under load, the loss of what came after it, and the way back: nothing is lost, and nothing is sent twice.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by a panic, in its helpers too"
+)]
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use pix_tests::{Client, Database, Gateway, http_client, on_either_store, text};
+use serde_json::{Value, json};
+
+/// How long something that is due within seconds may take on a machine that is busy.
+const SOON: Duration = Duration::from_mins(1);
+/// How many withdrawals are made before the backup, and how many after it at least.
+const SOME: u32 = 12;
+
+on_either_store!(
+    a_lost_database_comes_back_from_a_backup_and_nothing_is_sent_twice,
+    what_may_have_been_sent_since_the_backup_keeps_the_gate_shut,
+);
+
+async fn soon<F: Future<Output = bool>>(what: &str, mut is_true: impl FnMut() -> F) {
+    let begun = Instant::now();
+    while !is_true().await {
+        assert!(begun.elapsed() < SOON, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn withdrawal(number: u32) -> Value {
+    json!({
+        "amount": "1.00", "external_id": format!("w-{number}"),
+        "creditParty": {"name": "Ana", "keyType": "CPF", "key": "52998224725", "taxId": "52998224725"},
+    })
+}
+
+fn charge() -> Value {
+    json!({"amount": "5.00", "payer": {"name": "Ana", "document": "52998224725"}})
+}
+
+/// How often each reference was sent to the provider, as its log tells.
+async fn sent(gateway: &Gateway) -> BTreeMap<String, u32> {
+    let answer = http_client().unwrap().get(format!("{}/sim/log", gateway.simulator)).send().await.unwrap();
+    let log: Value = answer.json().await.unwrap();
+    let mut sent = BTreeMap::new();
+    for entry in log.as_array().unwrap() {
+        assert_ne!(entry["event"], "payment_repeated", "what the provider has is not sent again");
+        if entry["event"] == "payment_executed" || entry["event"] == "payment_settled" {
+            *sent.entry(text(entry, "/external_id").unwrap()).or_default() += 1;
+        }
+    }
+    sent
+}
+
+fn says(gateway: &Gateway, arguments: &[&str]) -> (bool, String) {
+    let output = gateway.cli(arguments).unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(said).unwrap())
+}
+
+/// The time that the provider has to book what was on its way is over.
+fn let_it_settle(gateway: &Gateway) {
+    gateway.set_clock_ahead(Duration::from_mins(6)).unwrap();
+}
+
+async fn a_lost_database_comes_back_from_a_backup_and_nothing_is_sent_twice(database: Database) {
+    let mut gateway = Gateway::start_with_clock(database, &[("PIX_OPERATOR", "ana")]).unwrap();
+    let integrator = gateway.integrator("loja").unwrap();
+    let client = Arc::new(Client::new(&gateway, &integrator).await.unwrap());
+    client.fund(&gateway, "1000").await.unwrap();
+    let next = Arc::new(AtomicU32::new(0));
+    let one = |client: Arc<Client>, number| async move {
+        let (status, made) = client.post("/api/v1/withdrawals", withdrawal(number)).await.unwrap();
+        assert!(matches!(status, 200 | 201), "{status} {made}");
+    };
+    while next.load(Ordering::SeqCst) < SOME {
+        one(client.clone(), next.fetch_add(1, Ordering::SeqCst)).await;
+    }
+    // Under load: withdrawals go on before, while and after the backup is made.
+    let load = tokio::spawn({
+        let (client, next) = (client.clone(), next.clone());
+        async move {
+            while next.load(Ordering::SeqCst) < 4 * SOME {
+                one(client.clone(), next.fetch_add(1, Ordering::SeqCst)).await;
+            }
+        }
+    });
+    let backup = gateway.folder().join("a.backup");
+    let made = gateway.cli_json(&["backup", backup.to_str().unwrap(), "--json"]).unwrap();
+    assert!(made["bytes"].as_u64().unwrap() > 0, "{made}");
+    let (ok, said) = says(&gateway, &["backup", backup.to_str().unwrap()]);
+    assert!(!ok && said.contains("there already"), "{said}");
+    load.await.unwrap();
+    while next.load(Ordering::SeqCst) < 5 * SOME {
+        one(client.clone(), next.fetch_add(1, Ordering::SeqCst)).await;
+    }
+    let everything = 5 * SOME;
+    assert_eq!(sent(&gateway).await.len(), usize::try_from(everything).unwrap());
+
+    gateway.kill().unwrap();
+    gateway.lose_database().unwrap();
+    let restored = gateway.cli_json(&["restore", backup.to_str().unwrap(), "--verify", "--json"]).unwrap();
+    assert_eq!((&restored["epoch"], &restored["differences"]), (&json!(1), &json!([])), "{restored}");
+    gateway.run(&["serve"]).unwrap();
+    let client = Client::new(&gateway, &integrator).await.unwrap();
+
+    // Reads and charges go on. No money leaves.
+    let (status, made) = client.post("/api/v1/charges", charge()).await.unwrap();
+    assert_eq!(status, 201, "{made}");
+    let lost = everything - 1;
+    let (status, refused) = client.post("/api/v1/withdrawals", withdrawal(lost)).await.unwrap();
+    assert_eq!((status, &refused["code"]), (503, &json!("overloaded")), "{refused}");
+    let (ok, said) = says(&gateway, &["restore", "--open", "--reason", "the statement was compared"]);
+    assert!(!ok && said.contains("s are left"), "{said}");
+    let_it_settle(&gateway);
+    soon("nothing in doubt", || async {
+        gateway.cli_json(&["restore", "--json"]).unwrap()["in_doubt"] == json!([])
+    })
+    .await;
+    let (ok, said) = says(&gateway, &["restore", "--open", "--reason", "the statement was compared"]);
+    assert!(ok && said.contains("asked first"), "{said}");
+
+    // Every client asks for everything again, as after any lost answer.
+    for number in 0..everything {
+        soon("accepted again", || async {
+            let (status, made) = client.post("/api/v1/withdrawals", withdrawal(number)).await.unwrap();
+            assert!(matches!(status, 200 | 201 | 503), "{status} {made}");
+            matches!(status, 200 | 201)
+        })
+        .await;
+    }
+    soon("all settled", || async {
+        let (_, page) = client.get("/api/v1/withdrawals?per_page=100").await.unwrap();
+        let states = page["data"].as_array().unwrap().iter().map(|made| text(made, "/substatus").unwrap());
+        let states: Vec<_> = states.collect();
+        assert!(states.len() == usize::try_from(everything).unwrap(), "{page}");
+        states.iter().all(|state| state == "settled")
+    })
+    .await;
+    let sent = sent(&gateway).await;
+    assert_eq!(sent.len(), usize::try_from(everything).unwrap(), "each under the reference it had");
+    assert!(sent.values().all(|times| *times == 1), "{sent:?}");
+    assert_eq!(client.balance().await.unwrap(), format!("{}.00", 1_000 - everything));
+    let audit = gateway.audit().unwrap();
+    assert_eq!(audit["clean"], true, "{audit}");
+    let acts = gateway.cli_json(&["audit-log", "list", "--json"]).unwrap();
+    let acts: Vec<_> = acts.as_array().unwrap().iter().map(|act| act["action"].clone()).collect();
+    assert_eq!(acts[acts.len() - 2..], [json!("books.restored"), json!("outflow.opened")]);
+}
+
+async fn what_may_have_been_sent_since_the_backup_keeps_the_gate_shut(database: Database) {
+    let settings = [
+        ("PIX_OPERATOR", "ana"),
+        ("PIX_PROVIDER_TIMEOUT_MS", "300"),
+        ("PIX_PROVIDER_NOT_FOUND_PROOF_S", "never"),
+    ];
+    let mut gateway = Gateway::start_with_clock(database, &settings).unwrap();
+    let integrator = gateway.integrator("loja").unwrap();
+    let client = Client::new(&gateway, &integrator).await.unwrap();
+    client.fund(&gateway, "100").await.unwrap();
+    let never = json!({"scenario": "never_answers", "on": {"next": 1}, "operation": "payment"});
+    let control = http_client().unwrap().post(format!("{}/sim/scenarios", gateway.simulator)).json(&never);
+    assert_eq!(control.send().await.unwrap().status(), 200);
+    let (status, made) = client.post("/api/v1/withdrawals", withdrawal(1)).await.unwrap();
+    assert_eq!((status, &made["outcome"]), (201, &json!("uncertain")), "{made}");
+    gateway.terminate().unwrap();
+
+    // Restored by other means than ours: the database that is there counts as a copy of another day.
+    let (ok, said) = says(&gateway, &["restore", "--mark"]);
+    assert!(!ok && said.contains("--reason"), "{said}");
+    let marked = gateway.cli_json(&["restore", "--mark", "--reason", "disk of yesterday", "--json"]).unwrap();
+    assert_eq!(marked["in_doubt"], json!(1), "{marked}");
+    gateway.run(&["serve"]).unwrap();
+    let_it_settle(&gateway);
+    let (ok, said) = says(&gateway, &["restore", "--open", "--reason", "it looks well"]);
+    assert!(!ok && said.contains("still in doubt: 1 withdrawals uncertain"), "{said}");
+    let client = Client::new(&gateway, &integrator).await.unwrap();
+    let path = format!("/api/v1/withdrawals/{}", text(&made, "/uuid").unwrap());
+    let (_, seen) = client.get(&format!("{path}/evidence")).await.unwrap();
+    let told = seen["data"].as_array().unwrap().iter().any(|seen| {
+        seen["kind"] == "decision" && text(seen, "/detail").unwrap().contains("restored from a backup")
+    });
+    assert!(told, "{seen}");
+    let uuid = text(&made, "/uuid").unwrap();
+    for operator in ["ana", "rui"] {
+        let how =
+            ["resolve", &uuid, "--as", "failed", "--reason", "not on the statement", "--operator", operator];
+        let (ok, said) = says(&gateway, &how);
+        assert!(ok, "{said}");
+    }
+    let (ok, said) = says(&gateway, &["restore", "--open", "--reason", "all is decided"]);
+    assert!(ok, "{said}");
+    let (ok, said) = says(&gateway, &["restore", "--open", "--reason", "once more"]);
+    assert!(!ok && said.contains("already"), "{said}");
+}
