@@ -6,6 +6,7 @@ use pix_domain::charges::service::CreateCharge;
 use pix_domain::error::ServiceError;
 use pix_domain::ids::{IntegratorId, ResourceKind};
 use pix_domain::list::ListQuery;
+use pix_domain::provider::Reference;
 use pix_domain::refunds::Refund;
 use pix_domain::refunds::service::CreateRefund;
 use pix_domain::wallet::Wallet;
@@ -145,6 +146,9 @@ pub async fn a_reference_leads_to_its_owner(harness: &mut dyn StoreHarness) {
         let (charge, withdrawal, refund) = one_of_each(&services, owner).await;
         for resource in [charge.resource(), withdrawal.resource(), refund.resource()] {
             assert_eq!(services.transactions.locate(resource.id).await, Ok(Some(resource)));
+        // What the provider knows it by leads to it too.
+        let known_by = Reference::of(resource.id).0;
+        assert_eq!(services.transactions.locate(known_by).await, Ok(Some(resource)));
         }
     }
     assert_eq!(services.transactions.locate(services.id()).await, Ok(None));
