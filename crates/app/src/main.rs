@@ -16,8 +16,10 @@ mod journal;
 mod keyfile;
 mod metered;
 mod meters;
+mod otlp;
 mod store;
 mod system;
+mod traced;
 mod worker;
 
 use std::process::ExitCode;
