@@ -7,11 +7,13 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+pub use listener::{Conduct, Heard, Listener};
 pub use pix_pg_server::Port;
 use serde_json::Value;
 
 pub mod browser;
 pub mod crash;
+mod listener;
 pub mod storm;
 
 /// The program, built once a test binary, so that it is never older than its sources.

@@ -18,7 +18,8 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("pix-simulator", &[]),
     ("pix-pg-server", &[]),
     ("pix-credentials", &["pix-domain"]),
-    ("pix-http", &["pix-domain"]),
+    ("pix-traces", &[]),
+    ("pix-http", &["pix-domain", "pix-traces"]),
     (
         "pix-gateway",
         &[
@@ -28,6 +29,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "pix-notifications",
             "pix-simulator",
             "pix-credentials",
+            "pix-traces",
             "pix-http",
         ],
     ),

@@ -8,7 +8,9 @@
 
 use std::time::{Duration, Instant};
 
-use pix_tests::{Client, Database, Gateway, Integrator, Port, http_client, on_either_store, pay, text};
+use pix_tests::{
+    Client, Conduct, Database, Gateway, Integrator, Listener, Port, http_client, on_either_store, pay, text,
+};
 use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_mins(1);
@@ -115,6 +117,9 @@ async fn plant(gateway: &Gateway, client: &Client, integrator: &Integrator) {
         http.post(format!("{}/callbacks/{}", gateway.url, gateway.callback_secret().unwrap()))
             .body(charge(&postback).to_string()),
         http.post(format!("{}/callbacks/segredo-no-caminho", gateway.url)).body("segredo-do-corpo"),
+        http.get(format!("{}/segredo-no-caminho", gateway.url))
+            .header("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+            .header("tracestate", "segredo-do-corpo=segredo-do-corpo"),
     ] {
         request.send().await.unwrap();
     }
@@ -130,7 +135,11 @@ async fn plant(gateway: &Gateway, client: &Client, integrator: &Integrator) {
 async fn nothing_secret_or_personal_is_ever_written(database: Database) {
     let port = Port::reserve().unwrap();
     let admin = format!("127.0.0.1:{}", port.number());
+    let collector = Listener::start(Conduct::Takes).await.unwrap();
     let settings = [
+        ("PIX_OTLP_ENDPOINT", collector.url.as_str()),
+        ("PIX_OTLP_HEADERS", "authorization=segredo-do-coletor"),
+        ("PIX_OTLP_INTERVAL_MS", "100"),
         ("PIX_LOG", "trace"),
         ("PIX_ADMIN_LISTEN", admin.as_str()),
         ("PIX_POSTBACK_ALLOW_PRIVATE", "loopback"),
@@ -148,12 +157,20 @@ async fn nothing_secret_or_personal_is_ever_written(database: Database) {
         let output = gateway.cli(command).unwrap();
         written.push(("a command", String::from_utf8([output.stdout, output.stderr].concat()).unwrap()));
     }
+    let begun = Instant::now();
+    while !collector.spans().iter().any(|span| span.name == "postback") {
+        assert!(begun.elapsed() < SOON, "no span of a postback");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let exported = collector.heard().into_iter().map(|one| String::from_utf8_lossy(&one.body).into_owned());
+    written.push(("traces", exported.collect::<Vec<_>>().join("\n")));
     let secrets = [
         integrator.secret,
         client.token().to_owned(),
         gateway.callback_secret().unwrap(),
         text(&signing, "/0/secret").unwrap(),
         "simulator-secret".to_owned(),
+        "segredo-do-coletor".to_owned(),
     ];
     for (whose, text) in &written {
         let canaries = PERSONAL.iter().copied().chain(secrets.iter().map(String::as_str));

@@ -201,11 +201,13 @@ async fn json_logs_have_the_request_and_its_trace_which_the_provider_is_told() {
         .bearer_auth(client.token())
         .header("x-request-id", "request-1")
         .header("traceparent", format!("00-{TRACE_ID}-00f067aa0ba902b7-01"))
+        .header("tracestate", "rojo=00f067aa0ba902b7")
         .json(&json!({"amount": 1, "payer": {"name": "Ana", "document": "52998224725"}}));
     assert!(request.send().await.unwrap().status().is_server_error());
     let told = told.lock().unwrap().clone();
-    let passed_on = |parent: &String| {
-        parent.starts_with(&format!("00-{TRACE_ID}-"))
+    let passed_on = |(parent, state): &(String, String)| {
+        state == "rojo=00f067aa0ba902b7"
+            && parent.starts_with(&format!("00-{TRACE_ID}-"))
             && parent.ends_with("-01")
             && !parent.contains("00f067aa0ba902b7")
     };
@@ -235,8 +237,8 @@ async fn json_logs_have_the_request_and_its_trace_which_the_provider_is_told() {
     assert_eq!(answered["fields"]["route"], "/api/v1/charges");
 }
 
-/// A provider that gives tokens, does nothing else, and writes down each `traceparent`; its address.
-async fn provider(told: Arc<Mutex<Vec<String>>>) -> String {
+/// A provider that gives tokens, does nothing else, and writes down each `traceparent` and `tracestate`; its address.
+async fn provider(told: Arc<Mutex<Vec<(String, String)>>>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {
@@ -258,8 +260,11 @@ async fn provider(told: Arc<Mutex<Vec<String>>>) -> String {
                 let (status, body) = if request.starts_with("POST /v2/oauth/token") {
                     ("200 OK", token)
                 } else {
-                    let parents = request.lines().filter_map(|line| line.strip_prefix("traceparent: "));
-                    told.lock().unwrap().extend(parents.map(str::to_owned));
+                    let field = |name: &str| {
+                        let found = request.lines().find_map(|line| line.strip_prefix(name));
+                        found.unwrap_or_default().to_owned()
+                    };
+                    told.lock().unwrap().push((field("traceparent: "), field("tracestate: ")));
                     ("503 Service Unavailable", "{}")
                 };
                 let answer = format!(

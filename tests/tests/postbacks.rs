@@ -171,6 +171,9 @@ async fn what_happens_arrives_signed_and_in_order(database: Database) {
     assert!(headers["webhook-signature"].starts_with("v1,"));
     assert_eq!(headers["x-webhook-signature"].len(), 64);
     assert_eq!(headers["x-webhook-event"], "cashin.confirmed");
+    let record = text(&v1, "/uuid").unwrap().replace('-', "");
+    let trace = &headers["traceparent"];
+    assert!(trace.starts_with(&format!("00-{record}-")) && trace.ends_with("-00"), "{trace}");
 
     // A withdrawal's end.
     let out = json!({

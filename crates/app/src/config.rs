@@ -19,8 +19,11 @@ use pix_notifications::{
 };
 use pix_persistence::postgres::{Grouping, PgOptions};
 use pix_settlement::{BreakerConfig, ClientTls};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use thiserror::Error;
+
+use crate::dangers::is_loopback;
+use crate::otlp::{self, OtlpSettings};
 
 /// One setting.
 #[derive(Debug, Clone, Copy)]
@@ -360,6 +363,35 @@ pub const SETTINGS: &[Setting] = &[
     open("PIX_SIMULATOR_LISTEN", Some("127.0.0.1:8081"), "Address and port of the simulated provider."),
     open("PIX_LOG", Some("info,actix_server=warn"), "What is logged, such as info or pix_http=debug."),
     open("PIX_LOG_FORMAT", Some("text"), "text or json."),
+    open(
+        "PIX_OTLP_ENDPOINT",
+        None,
+        "The collector that traces are sent to, over OTLP/HTTP with protobuf, such as http://127.0.0.1:4318; without it none are sent.",
+    ),
+    secret(
+        "PIX_OTLP_HEADERS",
+        "What its requests carry besides, for authentication: name=value,name=value, percent-encoded; at most 16. Needs https, or a collector on this machine.",
+    ),
+    open(
+        "PIX_OTLP_SAMPLE_PERCENT",
+        Some("100"),
+        "The share of traces that is sent, 0.0001 to 100; the id of a trace decides, alike on all nodes.",
+    ),
+    open(
+        "PIX_OTLP_QUEUE",
+        Some("8192"),
+        "How many spans may wait to be sent, 512 to 65536; one more is dropped.",
+    ),
+    open(
+        "PIX_OTLP_INTERVAL_MS",
+        Some("2000"),
+        "How often those that wait are sent, 100 to 60000; 512 of them are sent at once.",
+    ),
+    open(
+        "PIX_OTLP_TIMEOUT_MS",
+        Some("3000"),
+        "Longest wait for the collector's answer, and for all of its answers at the end, 100 to 30000.",
+    ),
 ];
 
 /// How long after sending "not known" is proof with the simulated provider, which looks payments up by our reference.
@@ -620,6 +652,8 @@ pub struct Config {
     pub log: String,
     /// `PIX_LOG_FORMAT` is `json`.
     pub log_json: bool,
+    /// `PIX_OTLP_…`: where traces go; `None` for nowhere.
+    pub otlp: Option<OtlpSettings>,
 }
 
 /// Where values come from: a TOML file's, overridden by the environment's, overridden by flags.
@@ -877,6 +911,7 @@ impl Config {
                     )));
                 }
             },
+            otlp: otlp(source)?,
         })
     }
 
@@ -1058,6 +1093,41 @@ fn provider(source: &Source) -> Result<Option<ProviderSettings>, ConfigError> {
     }))
 }
 
+fn otlp(source: &Source) -> Result<Option<OtlpSettings>, ConfigError> {
+    const ENDPOINT: &str = "PIX_OTLP_ENDPOINT";
+    const SHARE: &str = "PIX_OTLP_SAMPLE_PERCENT";
+    let endpoint = source.text(ENDPOINT).map(|url| checked_url(ENDPOINT, &url)).transpose()?;
+    let headers = source.text("PIX_OTLP_HEADERS").map(SecretString::from);
+    if headers.as_ref().is_some_and(|headers| otlp::headers(headers.expose_secret()).is_none()) {
+        return Err(ConfigError(
+            "PIX_OTLP_HEADERS must be name=value,name=value, percent-encoded, with at most 16 headers of 4096 bytes together".into(),
+        ));
+    }
+    let share = source.required(SHARE)?;
+    let share = share_of(&share).ok_or_else(|| {
+        ConfigError(format!("{SHARE} is \"{share}\" but must be from 0.0001 to 100, with at most 4 decimals"))
+    })?;
+    let queue = usize::try_from(source.number("PIX_OTLP_QUEUE", 512, 65_536)?).unwrap_or(otlp::MAX_BATCH);
+    let interval = source.millis("PIX_OTLP_INTERVAL_MS", 100, 60_000)?;
+    let timeout = source.millis("PIX_OTLP_TIMEOUT_MS", 100, 30_000)?;
+    let Some(endpoint) = endpoint else { return Ok(None) };
+    if headers.is_some() && endpoint.starts_with("http://") && !is_loopback(&endpoint) {
+        return Err(ConfigError(
+            "PIX_OTLP_ENDPOINT is http and not on this machine, so that whoever is on the way could read PIX_OTLP_HEADERS: make it https, or remove them".into(),
+        ));
+    }
+    Ok(Some(OtlpSettings { endpoint, headers, share, queue, interval, timeout }))
+}
+
+/// A share in per cent, in parts of [`otlp::WHOLE_SHARE`].
+fn share_of(text: &str) -> Option<u32> {
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+    let fits =
+        |part: &str, most| (1..=most).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
+    let parts: u32 = format!("{whole}{decimals:0<4}").parse().ok()?;
+    (fits(whole, 3) && fits(decimals, 4) && (1..=otlp::WHOLE_SHARE).contains(&parts)).then_some(parts)
+}
+
 /// A certificate and its key, which make no sense alone.
 fn pair_of_files(
     source: &Source,
@@ -1155,8 +1225,6 @@ pub fn reference() -> String {
 
 #[cfg(test)]
 mod tests {
-    use secrecy::ExposeSecret;
-
     use super::*;
 
     fn load(pairs: &[(&str, &str)]) -> Result<Config, ConfigError> {
@@ -1216,6 +1284,13 @@ mod tests {
             ("PIX_DB_GROUPS_IN_FLIGHT", "17", "from 1 to 16"),
             ("PIX_DB_GATHER_WAIT_US", "1001", "from 0 to 1000"),
             ("PIX_CACHE_TTL_MS", "5001", "from 0 to 5000"),
+            ("PIX_OTLP_ENDPOINT", "collector:4318", "an address such as"),
+            ("PIX_OTLP_HEADERS", "hunter2", "name=value,name=value"),
+            ("PIX_OTLP_SAMPLE_PERCENT", "0", "from 0.0001 to 100"),
+            ("PIX_OTLP_SAMPLE_PERCENT", "100.0001", "from 0.0001 to 100"),
+            ("PIX_OTLP_QUEUE", "511", "from 512 to 65536"),
+            ("PIX_OTLP_INTERVAL_MS", "99", "from 100 to 60000"),
+            ("PIX_OTLP_TIMEOUT_MS", "30001", "from 100 to 30000"),
         ] {
             let refused = load(&[(name, value)]).unwrap_err().to_string();
             assert!(refused.contains(name) && refused.contains(says), "{refused}");
@@ -1299,6 +1374,34 @@ mod tests {
         let tls = config.unwrap().provider.unwrap().tls;
         assert_eq!(tls.authorities_pem.as_deref(), Some("the ca"));
         assert_eq!(tls.identity_pem.unwrap().expose_secret(), "the cert\nthe key");
+    }
+
+    #[test]
+    fn traces_go_nowhere_unless_it_is_said_where_and_their_secrets_travel_encrypted() {
+        assert!(load(&[("PIX_OTLP_QUEUE", "600")]).unwrap().otlp.is_none());
+        let sent = |pairs: &[(&str, &str)]| load(pairs).map(|config| config.otlp.unwrap());
+        let http = ("PIX_OTLP_ENDPOINT", "http://collector:4318/");
+        let settings = sent(&[http, ("PIX_OTLP_SAMPLE_PERCENT", "12.5"), ("PIX_OTLP_QUEUE", "600")]).unwrap();
+        assert_eq!(
+            (settings.endpoint.as_str(), settings.share, settings.queue),
+            ("http://collector:4318", 125_000, 600)
+        );
+        let secret = ("PIX_OTLP_HEADERS", "authorization=Bearer%20hunter2");
+        let refused = sent(&[http, secret]).unwrap_err().to_string();
+        assert!(refused.contains("make it https") && !refused.contains("hunter2"), "{refused}");
+        for endpoint in ["https://collector", "http://127.0.0.1:4318"] {
+            let settings = sent(&[("PIX_OTLP_ENDPOINT", endpoint), secret]).unwrap();
+            assert!(settings.headers.is_some() && !format!("{settings:?}").contains("hunter2"));
+        }
+        for (text, share) in [
+            ("100", Some(1_000_000)),
+            ("0.0001", Some(1)),
+            ("7.05", Some(70_500)),
+            ("1.", None),
+            ("+1", None),
+        ] {
+            assert_eq!(share_of(text), share, "{text}");
+        }
     }
 
     #[test]

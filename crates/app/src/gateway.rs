@@ -45,6 +45,7 @@ use crate::metered::Metered;
 use crate::restored::Gate;
 use crate::store::Store;
 use crate::system::{SystemClock, SystemIds, random_hex};
+use crate::traced::{TracedSender, TracedStore};
 
 /// The ending of the key file beside the database.
 pub const KEY_FILE_ENDING: &str = ".keys";
@@ -140,6 +141,7 @@ pub fn postbacks(
         sender => sender.context("postbacks can't be sent")?,
     };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let sender = Arc::new(sender.telling(pix_traces::traceparent));
     Ok(PostbackPorts {
         stores: store.postbacks.clone(),
         secrets: PostbackSecrets::new(
@@ -147,7 +149,7 @@ pub fn postbacks(
             keys.postback_keys.clone(),
             clock.clone(),
         ),
-        sender: Arc::new(sender),
+        sender: Arc::new(TracedSender(sender)),
         urls: Arc::new(guard),
         bodies: Arc::new(Bodies),
         clock,
@@ -219,7 +221,8 @@ pub fn provider_config(
         call_timeout: config.provider_timeout,
         not_found_is_proof_after: config.not_found_proof,
         tls: settings.tls.clone(),
-        traceparent: pix_http::traceparent,
+        traceparent: pix_traces::traceparent,
+        tracestate: pix_traces::tracestate,
         ..ClassicV2Config::new(
             settings.url.clone(),
             settings.client_id.clone(),
@@ -252,8 +255,12 @@ pub async fn ports(
         Arc::new(SystemClock),
         config.breaker,
     )?);
+    let mut stores = store.records.clone();
+    if config.otlp.is_some() {
+        stores.transitions = Arc::new(TracedStore(stores.transitions));
+    }
     let ports = Ports {
-        stores: store.records.clone(),
+        stores,
         submit_grace,
         provider: breaker.clone(),
         clock: Arc::new(SystemClock),

@@ -16,9 +16,11 @@ mod journal;
 mod keyfile;
 mod metered;
 mod meters;
+mod otlp;
 mod restored;
 mod store;
 mod system;
+mod traced;
 mod worker;
 
 use std::process::ExitCode;

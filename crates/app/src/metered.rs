@@ -1,5 +1,5 @@
-//! The settlement provider, with what is asked of it counted: which operation, what is known after it, how long it took.
-//! It changes nothing. Behind the breaker, so that what that turns away is no call.
+//! The settlement provider, with what is asked of it counted and told of ([`pix_traces`]): which operation, what is known after it,
+//! how long it took. It changes nothing. Behind the breaker, so that what that turns away is no call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use pix_domain::provider::{
     ChargeOrder, ChargeReport, Inquiry, OutgoingReport, PaymentOrder, ProviderError, RefundOrder, Removal,
     SettlementProvider, Ticket,
 };
+use pix_traces::{Kind, Step, Told};
 use tokio::time::Instant;
 
 /// The histogram of how long calls take, for whoever sets its buckets.
@@ -59,58 +60,66 @@ fn count(operation: &'static str, class: &'static str, begun: Instant) {
     metrics::histogram!(CALL_SECONDS, "operation" => operation).record(took.as_secs_f64());
 }
 
+fn told(operation: &'static str, class: &'static str) -> Told {
+    Told::new(Kind::Client, format!("provider {operation}"))
+        .with("pix.operation", operation)
+        .with("pix.class", class)
+        .failing(matches!(class, "not_sent" | "unknown" | "mismatch"))
+}
+
+/// Makes a call as a part of what it is made for, and counts it by its class; one without a class was none.
+async fn measured<T>(
+    operation: &'static str,
+    call: impl Future<Output = Result<T, ProviderError>>,
+    class: impl FnOnce(&Result<T, ProviderError>) -> Option<&'static str>,
+) -> Result<T, ProviderError> {
+    let (begun, step) = (Instant::now(), Step::within());
+    let answer = match &step {
+        Some(step) => step.run(call).await,
+        None => call.await,
+    };
+    if let Some(class) = class(&answer) {
+        count(operation, class, begun);
+        if let Some(step) = step {
+            step.end(|| told(operation, class));
+        }
+    }
+    answer
+}
+
 #[async_trait]
 impl SettlementProvider for Metered {
     async fn create_charge(&self, order: ChargeOrder) -> Result<Ticket, ProviderError> {
-        let begun = Instant::now();
-        let answer = self.0.create_charge(order).await;
-        count("create_charge", class(&answer), begun);
-        answer
+        measured("create_charge", self.0.create_charge(order), |answer| Some(class(answer))).await
     }
 
     async fn send_payment(&self, order: PaymentOrder) -> Result<OutgoingReport, ProviderError> {
-        let begun = Instant::now();
-        let answer = self.0.send_payment(order).await;
-        count("send_payment", class(&answer), begun);
-        answer
+        measured("send_payment", self.0.send_payment(order), |answer| Some(class(answer))).await
     }
 
     async fn refund(&self, order: RefundOrder) -> Result<OutgoingReport, ProviderError> {
-        let begun = Instant::now();
-        let answer = self.0.refund(order).await;
-        count("refund", class(&answer), begun);
-        answer
+        measured("refund", self.0.refund(order), |answer| Some(class(answer))).await
     }
 
     async fn consult_charge(&self, inquiry: Inquiry) -> Result<Option<ChargeReport>, ProviderError> {
-        let begun = Instant::now();
-        let answer = self.0.consult_charge(inquiry).await;
-        count("consult_charge", class_of_consult(&answer), begun);
-        answer
+        let call = self.0.consult_charge(inquiry);
+        measured("consult_charge", call, |answer| Some(class_of_consult(answer))).await
     }
 
     async fn consult_payment(&self, inquiry: Inquiry) -> Result<Option<OutgoingReport>, ProviderError> {
-        let begun = Instant::now();
-        let answer = self.0.consult_payment(inquiry).await;
-        count("consult_payment", class_of_consult(&answer), begun);
-        answer
+        let call = self.0.consult_payment(inquiry);
+        measured("consult_payment", call, |answer| Some(class_of_consult(answer))).await
     }
 
     async fn consult_refund(&self, inquiry: Inquiry) -> Result<Option<OutgoingReport>, ProviderError> {
-        let begun = Instant::now();
-        let answer = self.0.consult_refund(inquiry).await;
-        count("consult_refund", class_of_consult(&answer), begun);
-        answer
+        let call = self.0.consult_refund(inquiry);
+        measured("consult_refund", call, |answer| Some(class_of_consult(answer))).await
     }
 
     async fn remove_charge(&self, inquiry: Inquiry) -> Result<Removal, ProviderError> {
-        let begun = Instant::now();
-        let answer = self.0.remove_charge(inquiry).await;
         // Where the provider doesn't offer it, nothing was called.
-        if answer != Ok(Removal::NotOffered) {
-            count("remove_charge", class(&answer), begun);
-        }
-        answer
+        let of = |answer: &Result<_, _>| (*answer != Ok(Removal::NotOffered)).then(|| class(answer));
+        measured("remove_charge", self.0.remove_charge(inquiry), of).await
     }
 
     fn not_found_is_proof_after(&self) -> Option<Duration> {

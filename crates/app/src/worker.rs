@@ -9,6 +9,7 @@ use pix_domain::callbacks::{CallbackService, ClaimedCallback};
 use pix_domain::follow_up::FollowUp;
 use pix_domain::ports::Ports;
 use pix_domain::reconciler::{BATCH, LEASE, Reconciler};
+use pix_traces::{Kind, Told, of_record};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -168,17 +169,24 @@ impl Shop {
     }
 }
 
+/// Works on it, in the trace of the record that it is about.
 async fn work(reconciler: &Reconciler, callbacks: &CallbackService, due: Due) {
     match due {
         Due::FollowUp(due) => {
-            if let Err(error) = reconciler.process(due).await {
-                let resource = due.resource;
+            let resource = due.resource;
+            let told = |done: &Result<_, _>| {
+                let told = Told::new(Kind::Internal, "follow-up").with("pix.kind", resource.kind.as_str());
+                told.with("pix.attempts", due.attempts).failing(done.is_err())
+            };
+            if let Err(error) = of_record(resource.id, Box::pin(reconciler.process(due)), told).await {
                 tracing::warn!(%error, kind = resource.kind.as_str(), id = %resource.id, "a follow-up failed; it comes again");
             }
         }
         Due::Callback(claimed) => {
             let id = claimed.callback.id;
-            if let Err(error) = callbacks.process(claimed).await {
+            let told = |done: &Result<_, _>| Told::new(Kind::Internal, "callback").failing(done.is_err());
+            let reference = claimed.callback.reference.unwrap_or(id);
+            if let Err(error) = of_record(reference, Box::pin(callbacks.process(claimed)), told).await {
                 tracing::warn!(%error, callback = %id, "a callback could not be worked on; it comes again");
             }
         }

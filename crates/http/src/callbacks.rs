@@ -13,6 +13,7 @@ use std::sync::Arc;
 use actix_web::HttpResponse;
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use pix_domain::callbacks::{CallbackService, ClaimedCallback};
+use pix_traces::{Kind, Step, Told};
 use subtle::ConstantTimeEq;
 use tokio::sync::Semaphore;
 use tracing::Instrument;
@@ -23,7 +24,6 @@ use crate::error::ApiError;
 use crate::extract::{Answer, Call, ok};
 use crate::fields::{Form, Mode, Problems};
 use crate::json::Object;
-use crate::trace;
 
 /// How many callbacks are stored at once.
 const MAX_BEING_STORED: usize = 64;
@@ -50,19 +50,25 @@ impl Door {
         }
     }
 
-    /// Works on a stored callback when its turn comes, in a task of its own.
+    /// Works on a stored callback when its turn comes, in a task of its own and in the trace of the record that it names.
     fn line_up(&self, service: CallbackService, claimed: ClaimedCallback) {
         let Ok(place) = self.in_line.clone().try_acquire_owned() else { return };
-        let at_work = self.at_work.clone();
+        let (at_work, reference) = (self.at_work.clone(), claimed.callback.reference);
         let work = async move {
             let Ok(_permit) = at_work.acquire_owned().await else { return };
             drop(place);
             let id = claimed.callback.id;
-            if let Err(error) = service.process(claimed).await {
+            let reference = claimed.callback.reference.unwrap_or(id);
+            let told = |done: &Result<_, _>| Told::new(Kind::Internal, "callback").failing(done.is_err());
+            let done = pix_traces::of_record(reference, Box::pin(service.process(claimed)), told).await;
+            if let Err(error) = done {
                 tracing::warn!(%error, callback = %id, "a callback could not be worked on; it comes again");
             }
         };
-        tokio::spawn(trace::carried(work).instrument(tracing::Span::current()));
+        if let Some(reference) = reference {
+            Step::touch(reference);
+        }
+        tokio::spawn(pix_traces::carried(work).instrument(tracing::Span::current()));
     }
 }
 

@@ -16,6 +16,7 @@ use actix_web::http::{ConnectionType, Method, StatusCode};
 use actix_web::middleware::Next;
 use actix_web::web::Bytes;
 use actix_web::{Error, HttpMessage, HttpResponse, ResponseError, web};
+use pix_traces::Step;
 use tracing::Instrument;
 
 use crate::error::{ApiError, Generation};
@@ -23,11 +24,15 @@ use crate::language::Language;
 use crate::limits;
 use crate::meters::{self, NO_ROUTE};
 use crate::state::State;
-use crate::trace::{self, TraceParent};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+
+/// What is asked all the time, and no part of any trace.
+const HEALTH: &str = "/health/";
 
 /// The longest request id that is taken from a client.
 const MAX_REQUEST_ID_CHARS: usize = 128;
@@ -96,12 +101,12 @@ pub(crate) async fn edge(
     let generation = Generation::of(request.path(), request.headers());
     let method = request.method().clone();
     let origin = allowed_origin(request.headers(), &state.config.cors_allow_origins);
-    let trace = TraceParent::of(request.headers());
+    let step = Step::of_request(texts(request.headers(), TRACEPARENT), texts(request.headers(), TRACESTATE));
     let span = tracing::info_span!(
         "request",
         request_id = %request_id,
-        trace_id = trace.trace_id(),
-        span_id = trace.span_id(),
+        trace_id = step.trace_id(),
+        span_id = step.span_id(),
         integrator = tracing::field::Empty
     );
 
@@ -116,7 +121,7 @@ pub(crate) async fn edge(
     } else if header_bytes(request.headers()) > MAX_HEADER_BYTES {
         request.into_response(ApiError::headers_too_large(MAX_HEADER_BYTES).error_response())
     } else {
-        trace::within(trace, next.call(request)).instrument(span.clone()).await?
+        step.run(next.call(request)).instrument(span.clone()).await?
     };
     let mut answer = with_error_form(answer, generation, &request_id, &state);
     if chunked {
@@ -155,7 +160,15 @@ pub(crate) async fn edge(
             "answered"
         );
     });
+    if !route.starts_with(HEALTH) {
+        step.end(|| meters::told(&method, route, answer.status()));
+    }
     Ok(answer)
+}
+
+/// The values of a field, of those that are no text nothing.
+fn texts(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
+    headers.get_all(name).map(|value| value.to_str().unwrap_or_default())
 }
 
 fn header_bytes(headers: &HeaderMap) -> usize {

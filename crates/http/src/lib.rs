@@ -9,7 +9,7 @@
 //! | `server` | the application, and binding it to a socket |
 //! | `routes` | the endpoints of integrators, with the scope that each needs |
 //! | `edge` | what every request and answer passes: request id, log line, security headers, CORS, the error form |
-//! | `meters`, `trace` | what is counted of requests; the trace that each belongs to |
+//! | `meters` | what is counted of requests, and what a span tells of one |
 //! | `limits` | rate limits |
 //! | `overload`, `connections` | how many requests and connections there may be at once |
 //! | `extract`, `body`, `fields`, `requests` | from bytes to a command |
@@ -51,7 +51,6 @@ mod state;
 mod time;
 mod tls;
 mod token;
-mod trace;
 mod trials;
 mod v1;
 mod v2;
@@ -72,4 +71,3 @@ pub use routes::{ENDPOINTS, Endpoint};
 pub use server::{listen, serve};
 pub use state::Services;
 pub use tls::{CertificateError, ServerCertificate};
-pub use trace::traceparent;

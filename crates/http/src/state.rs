@@ -26,7 +26,6 @@ use crate::limits::{Limits, Shared};
 use crate::meters;
 use crate::overload::{self, Places};
 use crate::pay::Pay;
-use crate::trace;
 use crate::trials::Trials;
 
 /// The use cases behind the interface.
@@ -96,7 +95,7 @@ impl State {
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, ApiError> {
         let place = overload::place();
-        let work = trace::carried(async move {
+        let work = pix_traces::carried(async move {
             let _place = place;
             work.await
         });

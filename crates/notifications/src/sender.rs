@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use pix_domain::postbacks::send::{Parcel, PostbackSender, Reply};
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, redirect, retry};
 use rustls::crypto::ring;
 use thiserror::Error;
@@ -66,6 +66,7 @@ pub const MALFORMED: &str = "malformed";
 /// Nothing was sent: the parcel can't be signed, or is no HTTP request.
 pub const UNSENDABLE: &str = "unsendable";
 
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const APPLICATION_JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// Whom the sender trusts to say that a host is the one it claims to be.
@@ -146,6 +147,7 @@ pub struct HttpSender {
     client: Client,
     guard: UrlGuard,
     total_timeout: Duration,
+    traceparent: fn() -> Option<String>,
 }
 
 impl HttpSender {
@@ -179,7 +181,15 @@ impl HttpSender {
             Trust::System => builder,
             Trust::Nobody => builder.tls_certs_only([]),
         };
-        Ok(Self { client: builder.build()?, guard, total_timeout: config.total_timeout })
+        let (client, total_timeout) = (builder.build()?, config.total_timeout);
+        Ok(Self { client, guard, total_timeout, traceparent: || None })
+    }
+
+    /// The same, which tells receivers in `traceparent` (W3C Trace Context) what `traceparent` says when one is sent to; by
+    /// default they are told nothing.
+    #[must_use]
+    pub fn telling(self, traceparent: fn() -> Option<String>) -> Self {
+        Self { traceparent, ..self }
     }
 
     async fn exchange(&self, url: Url, headers: HeaderMap, parcel: Parcel) -> Reply {
@@ -200,7 +210,10 @@ impl PostbackSender for HttpSender {
             Ok(url) => url,
             Err(refusal) => return Reply::Forbidden(refusal),
         };
-        let Some(headers) = sign::headers(&parcel) else { return Reply::Failed(UNSENDABLE) };
+        let Some(mut headers) = sign::headers(&parcel) else { return Reply::Failed(UNSENDABLE) };
+        if let Some(told) = (self.traceparent)().and_then(|told| HeaderValue::from_str(&told).ok()) {
+            headers.insert(TRACEPARENT, told);
+        }
         let exchange = Box::pin(self.exchange(url, headers, parcel));
         tokio::time::timeout(self.total_timeout, exchange).await.unwrap_or(Reply::Failed(TIMEOUT))
     }

@@ -51,6 +51,7 @@ pub struct ClassicV2Provider {
     bulkhead: Bulkhead,
     not_found_is_proof_after: Option<Duration>,
     traceparent: fn() -> Option<String>,
+    tracestate: fn() -> Option<String>,
 }
 
 impl fmt::Debug for ClassicV2Provider {
@@ -97,6 +98,7 @@ impl ClassicV2Provider {
             bulkhead,
             not_found_is_proof_after: config.not_found_is_proof_after,
             traceparent: config.traceparent,
+            tracestate: config.tracestate,
         })
     }
 
@@ -146,6 +148,9 @@ impl ClassicV2Provider {
         let mut request = self.http.post(at(&self.base, path)).bearer_auth(token.secret.expose_secret());
         if let Some(traceparent) = (self.traceparent)() {
             request = request.header("traceparent", traceparent);
+            if let Some(tracestate) = (self.tracestate)() {
+                request = request.header("tracestate", tracestate);
+            }
         }
         if Instant::now() >= deadline {
             return Err(Fault::NotWritten(TOO_LATE.to_owned()));

@@ -80,6 +80,8 @@ pub struct ClassicV2Config {
     pub not_found_is_proof_after: Option<Duration>,
     /// What the header `traceparent` (W3C Trace Context) says of a call that is made now; none by default.
     pub traceparent: fn() -> Option<String>,
+    /// What `tracestate` says beside it; none by default.
+    pub tracestate: fn() -> Option<String>,
 }
 
 /// Whom a client trusts and what it shows. By default: the certificate authorities of the system, and nothing.
@@ -136,6 +138,7 @@ impl ClassicV2Config {
             max_consults: MAX_CONSULTS,
             not_found_is_proof_after: None,
             traceparent: || None,
+            tracestate: || None,
         }
     }
 

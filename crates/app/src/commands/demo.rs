@@ -42,6 +42,7 @@ async fn walk(config: &Config, folder: &std::path::Path) -> anyhow::Result<()> {
     config.listen = "127.0.0.1:0".parse()?;
     config.simulator_listen = "127.0.0.1:0".parse()?;
     config.admin_listen = None;
+    config.otlp = None;
     config.tls = None;
     config.public_url = config.listen_url();
     let running = start(&config, &cli::Serve { demo: false, provider_changed: false }).await?;

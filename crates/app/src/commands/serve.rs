@@ -20,6 +20,7 @@ use crate::dangers;
 use crate::gateway::{self, StopSignals};
 use crate::health::{DELIVERER, Health, RECONCILER};
 use crate::journal::Journal;
+use crate::otlp::{self, Exporter};
 use crate::restored::{self, Gate};
 use crate::store::{self, Store};
 use crate::worker::Worker;
@@ -41,6 +42,7 @@ pub struct Running {
     worker: Worker,
     deliverer: Deliverer,
     admin: Option<Admin>,
+    traces: Option<Exporter>,
     renewing: JoinHandle<()>,
     _lock: Option<std::fs::File>,
 }
@@ -96,6 +98,7 @@ pub async fn start(config: &Config, arguments: &cli::Serve) -> anyhow::Result<Ru
     let stopping = Stopping::default();
     let health = Health::new(store.clone(), stopping.clone());
     let admin = Admin::start(config.admin_listen, health.clone())?;
+    let traces = otlp::start(config.otlp.as_ref())?;
     let postbacks = gateway::postbacks(config, &store, &keys, arguments.demo)?;
     let deliverer = Deliverer::start(Relay::new(postbacks.clone()), config.postbacks.deliverer);
     let gate = Gate::of(&store, config.restore_ask).await?;
@@ -124,6 +127,7 @@ pub async fn start(config: &Config, arguments: &cli::Serve) -> anyhow::Result<Ru
         worker,
         deliverer,
         admin,
+        traces,
         renewing,
         _lock: lock,
     })
@@ -175,6 +179,9 @@ impl Running {
         let _ = self.task.await;
         self.worker.stop().await;
         self.deliverer.stop().await;
+        if let Some(traces) = self.traces {
+            traces.stop().await;
+        }
         if let Some(admin) = self.admin {
             admin.stop().await;
         }

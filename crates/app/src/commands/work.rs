@@ -13,6 +13,7 @@ use crate::dangers;
 use crate::gateway::{self, StopSignals};
 use crate::health::{DELIVERER, Health, RECONCILER};
 use crate::journal::Journal;
+use crate::otlp;
 use crate::restored::{self, Gate};
 use crate::store::Store;
 use crate::worker::Worker;
@@ -36,6 +37,7 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let stopping = Stopping::default();
     let health = Health::new(store.clone(), stopping.clone());
     let admin = Admin::start(config.admin_listen, health.clone())?;
+    let traces = otlp::start(config.otlp.as_ref())?;
     let postbacks = gateway::postbacks(&config, &store, &keys, false)?;
     let deliverer = Deliverer::start(Relay::new(postbacks), config.postbacks.deliverer);
     let gate = Gate::of(&store, config.restore_ask).await?;
@@ -50,6 +52,9 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     stopping.begin();
     worker.stop().await;
     deliverer.stop().await;
+    if let Some(traces) = traces {
+        traces.stop().await;
+    }
     if let Some(admin) = admin {
         admin.stop().await;
     }

@@ -146,9 +146,9 @@ pub async fn a_reference_leads_to_its_owner(harness: &mut dyn StoreHarness) {
         let (charge, withdrawal, refund) = one_of_each(&services, owner).await;
         for resource in [charge.resource(), withdrawal.resource(), refund.resource()] {
             assert_eq!(services.transactions.locate(resource.id).await, Ok(Some(resource)));
-        // What the provider knows it by leads to it too.
-        let known_by = Reference::of(resource.id).0;
-        assert_eq!(services.transactions.locate(known_by).await, Ok(Some(resource)));
+            // What the provider knows it by leads to it too.
+            let known_by = Reference::of(resource.id).0;
+            assert_eq!(services.transactions.locate(known_by).await, Ok(Some(resource)));
         }
     }
     assert_eq!(services.transactions.locate(services.id()).await, Ok(None));
