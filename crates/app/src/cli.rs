@@ -542,6 +542,10 @@ pub struct Restore {
     /// commits): treat it as restored. No gateway may be running on it.
     #[arg(long, conflicts_with = "open")]
     pub mark: bool,
+    /// Ask the provider about the charges and withdrawals of the last 90 days, whose money may have come back, been taken back or
+    /// come in since the backup; exits with 1 when it didn't answer about all.
+    #[arg(long, conflicts_with_all = ["file", "mark", "open"])]
+    pub ask: bool,
     /// The books are whole as far as you can tell: let money leave again.
     #[arg(long)]
     pub open: bool,

@@ -234,6 +234,11 @@ pub fn provider_config(
 /// The name of the fact that ids are bound to their handles with. It is secret as the records are.
 const HANDLE_SEED_FACT: &str = "handle_seed";
 
+/// Whether this database ever had references that follow from handles.
+pub async fn has_handle_seed(store: &Store) -> anyhow::Result<bool> {
+    Ok(store.facts.fact(HANDLE_SEED_FACT).await?.is_some())
+}
+
 async fn handle_seed(store: &Store) -> anyhow::Result<Uuid> {
     let drawn = random_hex(16)?;
     let kept = store.facts.settle_fact(HANDLE_SEED_FACT, drawn).await?;

@@ -167,7 +167,7 @@ fn refund_order(reference: Reference, charge: &Ticket, cents: i64) -> RefundOrde
 }
 
 fn inquiry(reference: Reference, cents: i64) -> Inquiry {
-    Inquiry { reference, provider_id: None, amount: amount(cents) }
+    Inquiry { reference, provider_id: None, amount: amount(cents), key: None }
 }
 
 fn by_id(reference: Reference, id: &ProviderId, cents: i64) -> Inquiry {

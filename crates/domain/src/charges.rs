@@ -173,6 +173,7 @@ impl Charge {
             reference: self.reference(),
             provider_id: self.ticket.as_ref().map(|ticket| ticket.provider_id.clone()),
             amount: self.amount,
+            key: None,
         }
     }
 

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use crate::error::StoreError;
-use crate::ids::ResourceRef;
+use crate::ids::{self, ResourceRef};
 use crate::ports::Ports;
 use crate::provider::{OutgoingReport, Progress, ProviderError};
 use crate::time::Timestamp;
@@ -219,6 +219,20 @@ impl Ports {
                 Transition::new(evidence.resource.integrator_id, evidence.at).witness([evidence]);
             let _ = self.stores.transitions.apply(transition).await;
         }
+    }
+
+    /// Whether a stored record is the one that this request has stored, by the evidence that came with it. Another request
+    /// with the same handle may have given it the same id.
+    pub(crate) async fn is_ours(
+        &self,
+        resource: ResourceRef,
+        attempt: Option<Uuid>,
+    ) -> Result<bool, StoreError> {
+        if ids::timeless(resource.id).is_none() {
+            return Ok(true);
+        }
+        let known = self.stores.evidence.list(resource).await?;
+        Ok(known.iter().any(|evidence| Some(evidence.id) == attempt))
     }
 
     /// Whether the provider has said since `sent_at`, and [`MIN_REPEAT_GAP`] before `asked_at` or earlier, that it doesn't

@@ -305,6 +305,8 @@ pub struct Inquiry {
     pub provider_id: Option<ProviderId>,
     /// The amount it must have.
     pub amount: Amount,
+    /// To which key it was sent, when the answer must be about that: whoever asks about a payment that it has no record of.
+    pub key: Option<PixKey>,
 }
 
 /// The settlement provider.

@@ -91,7 +91,12 @@ impl Refund {
 
     /// What the provider is asked about.
     pub fn inquiry(&self) -> Inquiry {
-        Inquiry { reference: self.reference(), provider_id: self.provider_id.clone(), amount: self.amount }
+        Inquiry {
+            reference: self.reference(),
+            provider_id: self.provider_id.clone(),
+            amount: self.amount,
+            key: None,
+        }
     }
 
     /// Amount plus fee: what is held.

@@ -2,8 +2,8 @@
 //!
 //! | Phase | Money out | Ends by |
 //! |---|---|---|
-//! | [`Outflow::Shut`] | none is sent, and nothing new is taken on | operators, when nothing is in doubt any more |
-//! | [`Outflow::AskFirst`] | the provider is asked under the same reference first; what it has is learned and not sent | time |
+//! | [`Outflow::Shut`] | none is sent, and nothing new is taken on but what the provider knows | operators, when nothing is in doubt any more |
+//! | [`Outflow::AskFirst`] | for a request with a handle the provider is asked first, under the same reference; what it has is learned and not sent | time |
 //! | [`Outflow::Open`] | is sent | a restore |
 //!
 //! What was on its way when the backup was made, or waited to be sent, is in doubt: it may have been sent since. It counts as
@@ -14,10 +14,13 @@
 use crate::audit::{Book, BookStore};
 use crate::error::ServiceError;
 use crate::evidence::{EvidenceKind, Proof, Seen};
-use crate::ids::IntegratorId;
+use crate::ids::{IntegratorId, ResourceRef};
+use crate::money::Amount;
 use crate::ports::Ports;
+use crate::provider::{OutgoingReport, ProviderError};
 use crate::refunds::Refund;
 use crate::refunds::service::RefundService;
+use crate::transition::Transition;
 use crate::withdrawals::service::WithdrawalService;
 use crate::withdrawals::{OutgoingState, Withdrawal};
 
@@ -116,9 +119,30 @@ impl Doubt {
     }
 }
 
-/// That what is to be sent was not, for the provider could not be asked first, or nothing goes out.
+/// That what was to be sent was not: nothing goes out.
 pub(crate) fn held_back() -> Seen {
     Seen::new(EvidenceKind::Answer, Proof::NotSent, "held back: the books were restored from a backup")
+}
+
+/// That a record is made anew of what the provider knows, and sent by nobody.
+pub(crate) fn recovering() -> Seen {
+    let detail =
+        "the record was lost, and the provider knows what the same request has made: nothing is sent";
+    Seen::new(EvidenceKind::Decision, Proof::Nothing, detail)
+}
+
+/// What the provider knows of a request whose record may have been lost. `named` by an `external_id`, else by an
+/// `Idempotency-Key`: of another body, it stands for something else.
+pub(crate) fn told(
+    answer: Result<Option<OutgoingReport>, ProviderError>,
+    named: bool,
+) -> Result<Option<OutgoingReport>, ServiceError> {
+    match answer {
+        Ok(report) => Ok(report),
+        Err(ProviderError::Mismatch(_)) if named => Err(ServiceError::ExternalIdConflict),
+        Err(ProviderError::Mismatch(_)) => Err(ServiceError::IdempotencyMismatch),
+        Err(_) => Err(ServiceError::ProviderUnavailable),
+    }
 }
 
 impl Ports {
@@ -128,6 +152,20 @@ impl Ports {
             Outflow::Open | Outflow::AskFirst => Ok(()),
             Outflow::Shut => Err(ServiceError::Restored),
         }
+    }
+
+    /// Tells operators that the provider has sent what the restored wallet doesn't hold.
+    pub(crate) async fn tell_unfunded(
+        &self,
+        resource: ResourceRef,
+        amount: Amount,
+    ) -> Result<(), ServiceError> {
+        let detail = format!(
+            "{} centavos left before the restore, and the wallet does not hold them",
+            amount.cents().get()
+        );
+        let finding = Transition::new(resource.integrator_id, self.clock.now());
+        self.apply_change(finding.find(resource, "sent_before_restore", detail)).await.map(|_| ())
     }
 }
 

@@ -60,7 +60,7 @@ async fn provider(simulator: &Simulator) -> ClassicV2Provider {
 const REFERENCE: Reference = Reference(Uuid::from_u128(0x0199_0000_0000_7000_8000_0000_0000_00ff));
 
 fn inquiry() -> Inquiry {
-    Inquiry { reference: REFERENCE, provider_id: None, amount: Amount::from_cents(1_550).unwrap() }
+    Inquiry { reference: REFERENCE, provider_id: None, amount: Amount::from_cents(1_550).unwrap(), key: None }
 }
 
 fn payment() -> PaymentOrder {

@@ -35,9 +35,11 @@ pub async fn run(config: &Config, file: &Path, json: bool) -> anyhow::Result<Exi
             remove_if_failed(file, made.map_err(Into::into))?;
         }
         Database::Postgres { url } => {
+            // Before anything is in it: it will hold personal data and hashes of secrets.
+            make_for_its_owner(file)?;
             let options = ["--format=custom", "--no-owner", "--no-privileges", "--file"].map(OsStr::new);
             let dumped = run_tool("pg_dump", url, options.into_iter().chain([file.as_os_str()])).await;
-            remove_if_failed(file, dumped.and_then(|()| only_for_its_owner(file)))?;
+            remove_if_failed(file, dumped.and_then(|()| Ok(std::fs::File::open(file)?.sync_all()?)))?;
         }
     }
     let bytes = std::fs::metadata(file)?.len();
@@ -59,12 +61,13 @@ fn remove_if_failed(file: &Path, made: anyhow::Result<()>) -> anyhow::Result<()>
     made
 }
 
-/// It holds personal data and hashes of secrets.
-fn only_for_its_owner(file: &Path) -> anyhow::Result<()> {
+/// Makes an empty file that only its owner may read. It must not be there yet.
+fn make_for_its_owner(file: &Path) -> anyhow::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
     #[cfg(unix)]
-    std::fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
-    std::fs::File::open(file)?.sync_all()?;
-    Ok(())
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(file).map(drop).with_context(|| format!("{} can't be made", file.display()))
 }
 
 /// Runs a program of PostgreSQL on the database at `url`. Nothing of that is among its arguments.
@@ -74,6 +77,10 @@ pub async fn run_tool(
     arguments: impl Iterator<Item = &OsStr>,
 ) -> anyhow::Result<()> {
     let mut command = Command::new(tool(name)?);
+    // What this program was not told by its settings is not for its children either.
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PG")) {
+        command.env_remove(name);
+    }
     command.args(arguments).envs(PgStore::environment(url.expose_secret())?).stdin(Stdio::null());
     let done = tokio::task::spawn_blocking(move || command.output())
         .await?

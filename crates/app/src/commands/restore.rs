@@ -16,10 +16,12 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use pix_domain::audit_log::Action;
+use pix_domain::charges::Charge;
 use pix_domain::ids::ResourceKind;
 use pix_domain::restore::{Doubt, cast_doubt};
-use pix_domain::time::Clock;
-use pix_domain::withdrawals::OutgoingState;
+use pix_domain::time::{Clock, Timestamp};
+use pix_domain::transactions::{ProviderAnswer, TransactionService};
+use pix_domain::withdrawals::{OutgoingState, Withdrawal};
 use pix_persistence::sqlite::SqliteStore;
 use serde_json::json;
 
@@ -36,11 +38,16 @@ use crate::system::SystemClock;
 /// The shortest time between a restore and money leaving again: what was on its way to the provider has arrived by then, so
 /// that it says so when it is asked.
 const SETTLE: Duration = Duration::from_mins(2);
+/// How far back `--ask` goes: a payment can be refunded, and taken back, for 90 days (BCB, devolução and MED).
+const ASKED_ABOUT: Duration = Duration::from_hours(90 * 24);
 /// The lengths of a reason, in characters.
 const REASON_CHARS: std::ops::RangeInclusive<usize> = 3..=150;
 
 /// Runs the subcommand.
 pub async fn run(config: &Config, arguments: cli::Restore) -> anyhow::Result<ExitCode> {
+    if arguments.ask {
+        return ask(config, arguments.json).await;
+    }
     match (&arguments.file, arguments.mark, arguments.open) {
         (Some(file), ..) => {
             put_in_place(config, file).await?;
@@ -99,11 +106,16 @@ async fn put_in_place(config: &Config, file: &Path) -> anyhow::Result<()> {
             run_tool("pg_restore", url, options.chain([file.as_os_str()])).await.context(
                 "the backup can't be put in place (nothing was changed): DATABASE_URL must name an empty database",
             )?;
-            let store = Store::open(config).await?;
-            let now = SystemClock.now().micros().to_string();
-            Ok(store.facts.keep_fact(COPY_FACT, now).await?)
+            say_that_it_is_a_copy(config).await.context(
+                "the backup is in place and NOT marked: before any node starts, run `pix-gateway restore --mark --reason …`",
+            )
         }
     }
+}
+
+async fn say_that_it_is_a_copy(config: &Config) -> anyhow::Result<()> {
+    let store = Store::open(config).await?;
+    Ok(store.facts.keep_fact(COPY_FACT, SystemClock.now().micros().to_string()).await?)
 }
 
 fn database_name(url: &secrecy::SecretString) -> anyhow::Result<String> {
@@ -125,12 +137,14 @@ async fn mark(config: &Config, why: &str, verify: bool, json: bool) -> anyhow::R
     let epoch = Restored::last(store.facts.as_ref()).await?.map_or(0, |last| last.epoch).saturating_add(1);
     journal.record(Action::BooksRestored, &format!("epoch {epoch}"), why).await?;
     Restored { epoch, at: now, opened_at: None }.keep(store.facts.as_ref()).await?;
+    let knows_handles = gateway::has_handle_seed(&store).await?;
     let doubt = doubt_all(config, &store, epoch).await?;
     store.facts.keep_fact(COPY_FACT, String::new()).await?;
     let differences = if verify { audit::audit(&store, None).await?.differences } else { Vec::new() };
     let made = copied_at.map(rfc3339);
     let shown = json!({
         "epoch": epoch, "backup_made_at": made, "in_doubt": doubt.in_doubt, "accepted": doubt.accepted,
+        "references_known": knows_handles,
         "differences": differences.iter().map(|difference| &difference.what).collect::<Vec<_>>(),
     });
     let code = answer(json, &shown, || {
@@ -139,6 +153,11 @@ async fn mark(config: &Config, why: &str, verify: bool, json: bool) -> anyhow::R
             "restored (number {epoch}){made}. {} withdrawals and refunds may have been sent since and are uncertain, {} are with the provider. Start the gateway: it takes charges and answers, and sends no money. When nothing is in doubt any more, `pix-gateway restore --open --reason …`",
             doubt.in_doubt, doubt.accepted
         );
+        if !knows_handles {
+            text = format!(
+                "{text}\nWARNING the backup is older than the first start of a version that binds references to handles: what was sent since under a handle is NOT known again when it is asked for. Compare the provider's statement by hand before you open"
+            );
+        }
         for difference in &differences {
             text = format!("{text}\nWRONG {}", difference.what);
         }
@@ -160,10 +179,11 @@ async fn doubt_all(config: &Config, store: &Store, epoch: u64) -> anyhow::Result
 /// What still has to end before money may leave.
 async fn in_doubt(store: &Store) -> anyhow::Result<Vec<String>> {
     let open = store.records.follow_ups.open_movements().await?;
-    let accepted = OutgoingState::Accepted.name();
+    // What waits in the queue is asked about before it is sent.
+    let settled = [OutgoingState::Accepted.name(), OutgoingState::Queued.name()];
     Ok(open
         .into_iter()
-        .filter(|movements| movements.state != accepted)
+        .filter(|movements| !settled.contains(&movements.state.as_str()))
         .map(|movements| {
             let kind = match movements.kind {
                 ResourceKind::Refund => "refunds",
@@ -211,6 +231,37 @@ async fn open(config: &Config, why: &str, json: bool) -> anyhow::Result<ExitCode
             rfc3339(until)
         )
     }))
+}
+
+/// Asks the provider about what is final in the books and may have changed since: returns, money taken back, further and late
+/// payments. What it answers is booked as ever.
+async fn ask(config: &Config, json: bool) -> anyhow::Result<ExitCode> {
+    let store = Store::open_existing(config).await?;
+    let ports = gateway::idle_ports(config, &store, Gate::of(&store, config.restore_ask).await?).await?;
+    let transactions = TransactionService::new(ports);
+    let since = Timestamp::from_micros(
+        SystemClock.now().micros().saturating_sub(i64::try_from(ASKED_ABOUT.as_micros()).unwrap_or(i64::MAX)),
+    );
+    let (mut asked, mut unanswered) = (0_u64, 0_u64);
+    for integrator in store.integrators.list().await? {
+        let book = store.books.book(integrator.id).await?;
+        let charges = book.charges.iter().filter(|charge| charge.updated_at >= since).map(Charge::resource);
+        let sent = book.withdrawals.iter().filter(|sent| sent.updated_at >= since).map(Withdrawal::resource);
+        for resource in charges.chain(sent) {
+            asked = asked.saturating_add(1);
+            if !matches!(
+                transactions.consult(resource).await,
+                Ok((_, ProviderAnswer::Known(_) | ProviderAnswer::NotKnown))
+            ) {
+                unanswered = unanswered.saturating_add(1);
+            }
+        }
+    }
+    let shown = json!({"asked": asked, "unanswered": unanswered});
+    answer(json, &shown, || {
+        format!("asked about {asked} charges and withdrawals; {unanswered} without an answer")
+    });
+    Ok(if unanswered == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// How long after a restore the provider's "not known" is worth something.

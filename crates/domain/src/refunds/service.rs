@@ -13,7 +13,7 @@ use crate::fees::Operation;
 use crate::ids::{ChargeId, IntegratorId, RefundId, ResourceKind, ResourceRef};
 use crate::money::Amount;
 use crate::ports::{Applied, MAX_STALE_RETRIES, Outcome, Ports};
-use crate::provider::{OutgoingReport, Progress, ProviderError};
+use crate::provider::{Inquiry, OutgoingReport, Progress, ProviderError, Reference};
 use crate::restore::{self, Outflow};
 use crate::schedule;
 use crate::text::{Description, ExternalId, IdempotencyKey};
@@ -61,6 +61,14 @@ impl CreateRefund {
     }
 }
 
+/// Why a refund is refused whose money may have been taken from the wallet already.
+const MAY_BE_TAKEN_BACK: &str = "money of this charge went back without a refund that the gateway knows of, which may be this one: ask its operators";
+
+/// What the provider is asked about a refund that there is no record of.
+fn inquiry(new: &NewRefund) -> Inquiry {
+    Inquiry { reference: Reference::of(new.id.0), provider_id: None, amount: new.amount, key: None }
+}
+
 /// The use cases of refunds.
 #[derive(Clone)]
 pub struct RefundService {
@@ -78,6 +86,9 @@ impl RefundService {
         if let Some(refund) = self.replay(&command).await? {
             return Ok(Outcome::Replayed(refund));
         }
+        if let Some(refund) = Box::pin(self.recovered(&command)).await? {
+            return Ok(Outcome::Created(refund));
+        }
         if command.integrator_status == IntegratorStatus::Suspended {
             return Err(ServiceError::IntegratorSuspended);
         }
@@ -93,9 +104,7 @@ impl RefundService {
     }
 
     async fn make(&self, command: &CreateRefund) -> Result<Outcome<Refund>, ServiceError> {
-        let (name, key) = (command.external_id.as_ref(), command.idempotency_key.as_ref());
-        let id = self.ports.outgoing_id(command.integrator_id, ResourceKind::Refund, name, key);
-        let id = RefundId(id);
+        let id = self.id_for(command);
         if self.ports.outflow.outflow() == Outflow::AskFirst {
             self.know_what_went_back(command).await?;
         }
@@ -104,9 +113,11 @@ impl RefundService {
             // Read after the charge: a refund stored in between has changed the charge's version.
             let allowed = self.refuse_twin(command, &charge, id).await?;
             let new = self.priced(command, &charge, id.0).await?;
+            self.refuse_taken_back(command, &charge, &new).await?;
             let intent = state::accept(new, charge, self.ports.clock.now(), self.ports.submit_grace)?;
             let accepted = intent.refund().cloned().ok_or(ServiceError::NotFound)?;
             let seen = [self.ports.evidence(accepted.resource(), attempt(&accepted))];
+            let attempt_id = seen.first().map(|attempt| attempt.id);
             let intent = intent.answering(command.idempotency_key.clone()).witness(allowed).witness(seen);
             match self.ports.stores.transitions.apply(intent).await {
                 Ok(()) => return Ok(Outcome::Created(self.send_accepted(accepted).await)),
@@ -123,6 +134,13 @@ impl RefundService {
                     // What can't be read, or isn't there yet, may still come to be.
                     let stored = self.ports.stores.refunds.find(command.integrator_id, id).await;
                     let Ok(Some(stored)) = stored else { return Err(StoreError::Unknown(why).into()) };
+                    let Ok(ours) = self.ports.is_ours(accepted.resource(), attempt_id).await else {
+                        return Err(StoreError::Unknown(why).into());
+                    };
+                    if !ours {
+                        // Another request with the same handle made it, at the same moment.
+                        return Ok(Outcome::Replayed(stored));
+                    }
                     if stored.version != accepted.version {
                         // A follow-up went on with it while nobody knew: what was decided then may rest on its not
                         // being sent.
@@ -246,8 +264,8 @@ impl RefundService {
             let seen = Seen::new(EvidenceKind::Answer, Proof::NotSent, "held up for too long to be sent now");
             return self.take_back(&submitted, Some(seen)).await;
         }
-        if let Some(ended) = self.asked_first(&submitted).await? {
-            return Ok(ended);
+        if self.ports.outflow.outflow() == Outflow::Shut {
+            return self.take_back(&submitted, Some(restore::held_back())).await;
         }
         let asked_at = self.ports.clock.now();
         match self.ports.provider.refund(submitted.order()).await {
@@ -280,62 +298,75 @@ impl RefundService {
         }
     }
 
-    /// As of a withdrawal.
-    async fn asked_first(&self, submitted: &Refund) -> Result<Option<Refund>, ServiceError> {
-        match self.ports.outflow.outflow() {
-            Outflow::Open => return Ok(None),
-            Outflow::Shut => return self.take_back(submitted, Some(restore::held_back())).await.map(Some),
-            Outflow::AskFirst => {}
+    /// As of a withdrawal: the refund that this very request has made in books that were lost, when the provider knows of one.
+    async fn recovered(&self, command: &CreateRefund) -> Result<Option<Refund>, ServiceError> {
+        if self.ports.outflow.outflow() == Outflow::Open || !command.has_handle() {
+            return Ok(None);
         }
-        let (integrator_id, id) = (submitted.integrator_id, submitted.id);
-        let asked_at = self.ports.clock.now();
-        let answer = self.ports.provider.consult_refund(submitted.inquiry()).await;
-        let seen = Seen::consult(&answer, asked_at);
-        match answer {
-            Ok(None) => {
-                self.note(submitted, seen).await;
-                // The asking took of the time that the sending has.
-                let late = self.ports.clock.now().since(submitted.submitted_at) > self.ports.submit_grace;
-                if late {
-                    self.take_back(submitted, Some(restore::held_back())).await.map(Some)
-                } else {
-                    Ok(None)
+        let id = self.id_for(command);
+        for _ in 0..MAX_STALE_RETRIES {
+            let charge = self.charge(command.integrator_id, command.charge_id).await?;
+            let new = self.priced(command, &charge, id.0).await?;
+            let asked_at = self.ports.clock.now();
+            let answer = self.ports.provider.consult_refund(inquiry(&new)).await;
+            let seen = Seen::consult(&answer, asked_at);
+            let Some(report) = restore::told(answer, command.external_id.is_some())? else { return Ok(None) };
+            if !charge.taken_back.is_zero() {
+                return Err(ServiceError::InvalidState(MAY_BE_TAKEN_BACK));
+            }
+            let intent = state::accept(new, charge, self.ports.clock.now(), self.ports.submit_grace)?;
+            let accepted = intent.refund().cloned().ok_or(ServiceError::NotFound)?;
+            let known = [self.ports.evidence(accepted.resource(), restore::recovering())];
+            let intent = intent.answering(command.idempotency_key.clone()).witness(known);
+            match self.ports.stores.transitions.apply(intent).await {
+                Ok(()) => {
+                    let learned = self.learn(command.integrator_id, id, &report, asked_at, seen).await;
+                    return learned.map(Some);
                 }
-            }
-            Ok(Some(report)) => self.learn(integrator_id, id, &report, asked_at, seen).await.map(Some),
-            Err(ProviderError::Mismatch(field)) => {
-                let lost = |refund: Refund, _, now| refund.lose_sight(now);
-                let lost = self.advance(integrator_id, id, Some(seen), lost).await?;
-                self.ports.tell_mismatch(lost.resource(), field).await?;
-                Ok(Some(lost))
-            }
-            // Not asked, so not sent.
-            Err(_) => {
-                self.note(submitted, seen).await;
-                self.take_back(submitted, Some(restore::held_back())).await.map(Some)
+                Err(ApplyError::Duplicate(
+                    UniqueKey::ExternalId | UniqueKey::IdempotencyKey | UniqueKey::Id,
+                )) => return self.replay(command).await?.ok_or(ServiceError::Contention).map(Some),
+                Err(ApplyError::InsufficientFunds) => {
+                    self.ports.tell_unfunded(accepted.resource(), accepted.amount).await?;
+                    return Err(ServiceError::Restored);
+                }
+                Err(ApplyError::Stale | ApplyError::Owing) => {}
+                Err(ApplyError::Store(error)) => return Err(error.into()),
+                Err(ApplyError::Duplicate(_)) => return Err(ServiceError::Contention),
             }
         }
+        Err(ServiceError::Contention)
+    }
+
+    fn id_for(&self, command: &CreateRefund) -> RefundId {
+        let (name, key) = (command.external_id.as_ref(), command.idempotency_key.as_ref());
+        RefundId(self.ports.outgoing_id(command.integrator_id, ResourceKind::Refund, name, key))
     }
 
     /// Asks, before a refund is made in books that were restored, what of its charge went back already: what no refund of
-    /// ours sent is taken from the wallet, and can't be sent again. A refund that the provider knows by the handle of this
-    /// one is no such thing: it is this one, and is learned when it would be sent. But where money was taken back already,
-    /// that may be it, and nothing is refunded before somebody has looked.
+    /// ours sent is taken from the wallet, and can't be sent again.
     async fn know_what_went_back(&self, command: &CreateRefund) -> Result<(), ServiceError> {
         let charges = ChargeService::new(self.ports.clone());
-        if command.has_handle() {
-            let charge = self.charge(command.integrator_id, command.charge_id).await?;
-            return if charge.taken_back.is_zero() {
-                Ok(())
-            } else {
-                Err(ServiceError::InvalidState(
-                    "money of this charge went back without a refund that the gateway knows of, which may be this one: ask its operators",
-                ))
-            };
-        }
         match Box::pin(charges.refresh(command.integrator_id, command.charge_id)).await? {
             (_, Ok(_)) => Ok(()),
             (_, Err(_)) => Err(ServiceError::ProviderUnavailable),
+        }
+    }
+
+    /// Where money of the charge was taken back, a refund that the provider knows by this handle may be just that.
+    async fn refuse_taken_back(
+        &self,
+        command: &CreateRefund,
+        charge: &Charge,
+        new: &NewRefund,
+    ) -> Result<(), ServiceError> {
+        if charge.taken_back.is_zero() || !command.has_handle() {
+            return Ok(());
+        }
+        let answer = self.ports.provider.consult_refund(inquiry(new)).await;
+        match restore::told(answer, command.external_id.is_some())? {
+            Some(_) => Err(ServiceError::InvalidState(MAY_BE_TAKEN_BACK)),
+            None => Ok(()),
         }
     }
 
@@ -518,8 +549,20 @@ impl RefundService {
         if refund.state != OutgoingState::Queued {
             return self.refresh(integrator_id, id).await.map(|(refund, _)| refund);
         }
-        if self.ports.outflow.outflow() == Outflow::Shut {
-            return Ok(refund);
+        // As of a withdrawal.
+        match self.ports.outflow.outflow() {
+            Outflow::Shut => return Ok(refund),
+            Outflow::AskFirst => {
+                let asked_at = self.ports.clock.now();
+                let answer = self.ports.provider.consult_refund(refund.inquiry()).await;
+                let seen = Seen::consult(&answer, asked_at);
+                match answer {
+                    Ok(None) => {}
+                    Ok(Some(report)) => return self.learn(integrator_id, id, &report, asked_at, seen).await,
+                    Err(_) => return Ok(refund),
+                }
+            }
+            Outflow::Open => {}
         }
         let now = self.ports.clock.now();
         if now.since(refund.created_at) >= schedule::QUEUE_MAX_AGE {

@@ -24,7 +24,7 @@ use crate::metadata::Metadata;
 use crate::money::{Amount, Cents};
 use crate::ports::{Applied, MAX_STALE_RETRIES, Outcome, Ports};
 use crate::postbacks::events::PostbackScope;
-use crate::provider::{OutgoingReport, Progress, ProviderError, digest};
+use crate::provider::{Inquiry, OutgoingReport, Progress, ProviderError, Reference, digest};
 use crate::restore::{self, Outflow};
 use crate::schedule;
 use crate::text::{Description, ExternalId, IdempotencyKey, PostbackUrl};
@@ -152,6 +152,9 @@ impl WithdrawalService {
         if let Some(withdrawal) = self.replay(&command).await? {
             return Ok(Outcome::Replayed(withdrawal));
         }
+        if let Some(withdrawal) = Box::pin(self.recovered(&command)).await? {
+            return Ok(Outcome::Created(withdrawal));
+        }
         command.may_send()?;
         self.ports.may_go_out()?;
         for _ in 0..MAX_STALE_RETRIES {
@@ -176,6 +179,7 @@ impl WithdrawalService {
             intent => intent?,
         };
         let accepted = intent.withdrawal().cloned().ok_or(ServiceError::NotFound)?;
+        let attempt_id = intent.evidence.last().map(|attempt| attempt.id);
         let applied = self.ports.stores.transitions.apply(intent).await;
         drop(place);
         match applied {
@@ -197,6 +201,13 @@ impl WithdrawalService {
                 // What can't be read, or isn't there yet, may still come to be.
                 let stored = self.ports.stores.withdrawals.find(integrator_id, id).await;
                 let Ok(Some(stored)) = stored else { return Err(StoreError::Unknown(why).into()) };
+                let Ok(ours) = self.ports.is_ours(accepted.resource(), attempt_id).await else {
+                    return Err(StoreError::Unknown(why).into());
+                };
+                if !ours {
+                    // Another request with the same handle made it, at the same moment.
+                    return Ok(Some(Outcome::Replayed(stored)));
+                }
                 if stored.version != accepted.version {
                     // A follow-up went on with it while nobody knew: what was decided then may rest on its not being
                     // sent.
@@ -454,8 +465,8 @@ impl WithdrawalService {
             let seen = Seen::new(EvidenceKind::Answer, Proof::NotSent, "held up for too long to be sent now");
             return self.take_back(&submitted, Some(seen)).await;
         }
-        if let Some(ended) = self.asked_first(&submitted).await? {
-            return Ok(ended);
+        if self.ports.outflow.outflow() == Outflow::Shut {
+            return self.take_back(&submitted, Some(restore::held_back())).await;
         }
         let asked_at = self.ports.clock.now();
         match self.ports.provider.send_payment(submitted.order()).await {
@@ -486,41 +497,46 @@ impl WithdrawalService {
         }
     }
 
-    /// What is to be sent, as it is when it is not sent after all: for some time after a restore the provider is asked first
-    /// whether it has it. It was sent by a submission that is in no book any more.
-    async fn asked_first(&self, submitted: &Withdrawal) -> Result<Option<Withdrawal>, ServiceError> {
-        match self.ports.outflow.outflow() {
-            Outflow::Open => return Ok(None),
-            Outflow::Shut => return self.take_back(submitted, Some(restore::held_back())).await.map(Some),
-            Outflow::AskFirst => {}
+    /// For some time after a restore: the withdrawal that this very request has made in books that were lost, when the
+    /// provider knows of one. It is taken on whatever its integrator may do now: the money has left.
+    ///
+    /// [`ServiceError::ProviderUnavailable`] when the provider can't be asked, and [`ServiceError::Restored`] when the wallet
+    /// doesn't hold what has left, of which operators are told: neither is a refusal, and nothing is stored.
+    async fn recovered(&self, command: &CreateWithdrawal) -> Result<Option<Withdrawal>, ServiceError> {
+        if self.ports.outflow.outflow() == Outflow::Open || !command.has_handle() {
+            return Ok(None);
         }
-        let (integrator_id, id) = (submitted.integrator_id, submitted.id);
-        let asked_at = self.ports.clock.now();
-        let answer = self.ports.provider.consult_payment(submitted.inquiry()).await;
+        let new = self.priced(command).await?;
+        let (id, asked_at) = (new.id, self.ports.clock.now());
+        let inquiry = Inquiry {
+            reference: Reference::of(id.0),
+            provider_id: None,
+            amount: command.amount,
+            key: Some(command.payee.key.clone()),
+        };
+        let answer = self.ports.provider.consult_payment(inquiry).await;
         let seen = Seen::consult(&answer, asked_at);
-        match answer {
-            Ok(None) => {
-                self.note(submitted, seen).await;
-                // The asking took of the time that the sending has.
-                let late = self.ports.clock.now().since(submitted.submitted_at) > self.ports.submit_grace;
-                if late {
-                    self.take_back(submitted, Some(restore::held_back())).await.map(Some)
-                } else {
-                    Ok(None)
-                }
+        let Some(report) = restore::told(answer, command.external_id.is_some())? else { return Ok(None) };
+        let (twins, _) = self.twins(command, id).await?;
+        let now = self.ports.clock.now();
+        let intent = state::accept(new, now, self.ports.submit_grace).ok_or(ServiceError::Restored)?;
+        let accepted = intent.withdrawal().cloned().ok_or(ServiceError::NotFound)?;
+        let known = [self.ports.evidence(accepted.resource(), restore::recovering())];
+        let mut intent = intent.answering(command.idempotency_key.clone()).witness(known);
+        intent.twins = twins;
+        match self.ports.stores.transitions.apply(intent).await {
+            Ok(()) => {}
+            Err(ApplyError::Duplicate(UniqueKey::ExternalId | UniqueKey::IdempotencyKey | UniqueKey::Id)) => {
+                return self.replay(command).await?.ok_or(ServiceError::Contention).map(Some);
             }
-            Ok(Some(report)) => self.learn(integrator_id, id, &report, asked_at, seen).await.map(Some),
-            Err(ProviderError::Mismatch(field)) => {
-                let lost = self.advance(integrator_id, id, Some(seen), Withdrawal::lose_sight).await?;
-                self.ports.tell_mismatch(lost.resource(), field).await?;
-                Ok(Some(lost))
+            Err(ApplyError::InsufficientFunds) => {
+                self.ports.tell_unfunded(accepted.resource(), accepted.amount).await?;
+                return Err(ServiceError::Restored);
             }
-            // Not asked, so not sent.
-            Err(_) => {
-                self.note(submitted, seen).await;
-                self.take_back(submitted, Some(restore::held_back())).await.map(Some)
-            }
+            Err(ApplyError::Store(error)) => return Err(error.into()),
+            Err(_) => return Err(ServiceError::Contention),
         }
+        self.learn(command.integrator_id, id, &report, asked_at, seen).await.map(Some)
     }
 
     /// Counts one as just sent and lost sight of; see [`restore::cast_doubt`].
@@ -709,8 +725,20 @@ impl WithdrawalService {
         if withdrawal.state != OutgoingState::Queued {
             return self.refresh(integrator_id, id).await.map(|(withdrawal, _)| withdrawal);
         }
-        if self.ports.outflow.outflow() == Outflow::Shut {
-            return Ok(withdrawal);
+        // After a restore nothing is sent, or given up, that the provider wasn't asked about.
+        match self.ports.outflow.outflow() {
+            Outflow::Shut => return Ok(withdrawal),
+            Outflow::AskFirst => {
+                let asked_at = self.ports.clock.now();
+                let answer = self.ports.provider.consult_payment(withdrawal.inquiry()).await;
+                let seen = Seen::consult(&answer, asked_at);
+                match answer {
+                    Ok(None) => {}
+                    Ok(Some(report)) => return self.learn(integrator_id, id, &report, asked_at, seen).await,
+                    Err(_) => return Ok(withdrawal),
+                }
+            }
+            Outflow::Open => {}
         }
         let now = self.ports.clock.now();
         if now.since(withdrawal.created_at) >= schedule::QUEUE_MAX_AGE {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use pix_domain::audit::MockBookStore;
+use pix_domain::credentials::IntegratorStatus;
 use pix_domain::error::ServiceError;
 use pix_domain::ids::{is_timeless, timeless};
 use pix_domain::ports::{Outcome, Ports};
@@ -96,10 +97,13 @@ async fn every_handle_owner_and_database_has_references_of_its_own() {
 #[tokio::test]
 async fn nothing_is_taken_on_and_nothing_is_sent_while_the_gate_is_shut() {
     let world = World::with_available(FUNDS_CENTS);
-    let service = WithdrawalService::new(gated(&world, MockSettlementProvider::new(), SHUT));
+    let service = WithdrawalService::new(gated(&world, asked(Ok(None)), SHUT));
     assert_eq!(service.create(command()).await, Err(ServiceError::Restored));
     let quote = service.quote(&command()).await.unwrap();
     assert_eq!(quote.verdict, QuoteVerdict::Refused(ServiceError::Restored));
+    let mut unnamed = command();
+    unnamed.external_id = None;
+    assert_eq!(service.create(unnamed).await, Err(ServiceError::Restored));
     assert_eq!(world.held(), 0);
     // What waits goes on waiting, however old it is.
     let world = world_in(&[|withdrawal, now| withdrawal.queue(now)]);
@@ -111,13 +115,28 @@ async fn nothing_is_taken_on_and_nothing_is_sent_while_the_gate_is_shut() {
 
 #[tokio::test]
 async fn what_the_provider_has_already_is_learned_and_not_sent() {
-    for (progress, state) in
-        [(Progress::Completed, OutgoingState::Completed), (Progress::Accepted, OutgoingState::Accepted)]
-    {
-        let world = World::with_available(FUNDS_CENTS);
-        let withdrawal = made(gated(&world, asked(Ok(Some(report(progress)))), ASK_FIRST)).await;
-        assert_eq!(withdrawal.state, state);
+    for outflow in [ASK_FIRST, SHUT] {
+        for (progress, state) in
+            [(Progress::Completed, OutgoingState::Completed), (Progress::Accepted, OutgoingState::Accepted)]
+        {
+            let world = World::with_available(FUNDS_CENTS);
+            let mut ports = gated(&world, asked(Ok(Some(report(progress)))), outflow);
+            ports.duplicate_window = std::time::Duration::ZERO;
+            let mut suspended = command();
+            suspended.integrator_status = IntegratorStatus::Suspended;
+            let made = WithdrawalService::new(ports).create(suspended).await.unwrap().into_inner();
+            assert_eq!(made.state, state, "it has left, whatever its integrator may do now");
+        }
     }
+}
+
+#[tokio::test]
+async fn what_has_left_and_is_not_in_the_wallet_is_told_to_operators_and_is_no_refusal() {
+    let world = World::with_available(1);
+    let ports = gated(&world, asked(Ok(Some(report(Progress::Completed)))), ASK_FIRST);
+    assert_eq!(WithdrawalService::new(ports).create(command()).await, Err(ServiceError::Restored));
+    assert_eq!(world.findings(), ["sent_before_restore"]);
+    assert_eq!(world.held(), 0);
 }
 
 #[tokio::test]
@@ -129,21 +148,41 @@ async fn what_the_provider_does_not_know_is_sent_once() {
 }
 
 #[tokio::test]
-async fn what_the_provider_can_not_be_asked_about_waits() {
+async fn while_the_provider_can_not_be_asked_nothing_is_stored() {
     for error in [unavailable(), indeterminate()] {
         let world = World::with_available(FUNDS_CENTS);
-        let withdrawal = made(gated(&world, asked(Err(error)), ASK_FIRST)).await;
-        assert_eq!(withdrawal.state, OutgoingState::Queued);
-        assert_eq!(world.held(), withdrawal.total().get());
+        let service = WithdrawalService::new(gated(&world, asked(Err(error)), ASK_FIRST));
+        assert_eq!(service.create(command()).await, Err(ServiceError::ProviderUnavailable));
+        assert_eq!(world.held(), 0);
     }
 }
 
 #[tokio::test]
-async fn an_answer_about_something_else_leaves_it_uncertain_and_is_told() {
+async fn a_handle_that_the_provider_knows_for_something_else_is_taken() {
     let world = World::with_available(FUNDS_CENTS);
-    let withdrawal = made(gated(&world, asked(Err(ProviderError::Mismatch("amount"))), ASK_FIRST)).await;
-    assert_eq!(withdrawal.state, OutgoingState::Uncertain);
-    assert_eq!(world.stored().findings.len(), 1);
+    let service =
+        WithdrawalService::new(gated(&world, asked(Err(ProviderError::Mismatch("key"))), ASK_FIRST));
+    assert_eq!(service.create(command()).await, Err(ServiceError::ExternalIdConflict));
+    assert_eq!(world.held(), 0);
+}
+
+#[tokio::test]
+async fn what_waits_is_neither_sent_nor_given_up_before_the_provider_was_asked() {
+    let queued = || {
+        let world = world_in(&[|withdrawal, now| withdrawal.queue(now)]);
+        world.wait_secs(86_400);
+        world
+    };
+    for (answer, state) in [
+        (Err(unavailable()), "queued"),
+        (Ok(Some(report(Progress::Completed))), "completed"),
+        (Ok(None), "failed"),
+    ] {
+        let world = queued();
+        let service = WithdrawalService::new(gated(&world, asked(answer), ASK_FIRST));
+        let after = service.follow_up(INTEGRATOR, world.withdrawal().id).await.unwrap();
+        assert_eq!(after.state.name(), state);
+    }
 }
 
 #[tokio::test]

@@ -268,24 +268,24 @@ pub fn config(url: &str, connect_timeout: Duration) -> Result<Config, OpenError>
 /// that nothing of it is among their arguments, which others on the machine can see.
 pub fn environment(url: &str) -> Result<Vec<(&'static str, String)>, OpenError> {
     let config = parse(url)?;
-    let mut environment = Vec::new();
-    let host = config.get_hosts().first().map(|host| match host {
+    let listed = |all: Vec<String>| (!all.is_empty()).then(|| all.join(","));
+    let hosts = config.get_hosts().iter().map(|host| match host {
         Host::Tcp(name) => name.clone(),
         #[cfg(unix)]
         Host::Unix(folder) => folder.display().to_string(),
     });
-    let port = config.get_ports().first().map(ToString::to_string);
-    let password = config.get_password().map(|password| String::from_utf8_lossy(password).into_owned());
     let said = [
-        ("PGHOST", host),
-        ("PGPORT", port),
+        ("PGHOST", listed(hosts.collect())),
+        ("PGHOSTADDR", listed(config.get_hostaddrs().iter().map(ToString::to_string).collect())),
+        ("PGPORT", listed(config.get_ports().iter().map(ToString::to_string).collect())),
         ("PGUSER", config.get_user().map(str::to_owned)),
         ("PGDATABASE", config.get_dbname().map(str::to_owned)),
-        ("PGPASSWORD", password),
+        ("PGPASSWORD", config.get_password().map(|password| String::from_utf8_lossy(password).into_owned())),
         ("PGOPTIONS", config.get_options().map(str::to_owned)),
+        // What is read, and what is written, is the primary's.
+        ("PGTARGETSESSIONATTRS", Some("read-write".to_owned())),
     ];
-    environment.extend(said.into_iter().filter_map(|(name, value)| Some((name, value?))));
-    Ok(environment)
+    Ok(said.into_iter().filter_map(|(name, value)| Some((name, value?))).collect())
 }
 
 /// A connection, made in time.

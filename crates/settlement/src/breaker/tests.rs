@@ -208,7 +208,7 @@ fn hanging() -> (Arc<Hanging>, Arc<Breaker>, Arc<FixedClock>) {
 
 /// What is not a charge passes, whatever the state.
 async fn assert_others_pass(breaker: &Breaker) {
-    let inquiry = Inquiry { reference: order().reference, provider_id: None, amount: amount() };
+    let inquiry = Inquiry { reference: order().reference, provider_id: None, amount: amount(), key: None };
     assert_eq!(breaker.consult_charge(inquiry.clone()).await, Ok(None));
     assert_eq!(breaker.consult_payment(inquiry.clone()).await, Ok(None));
     assert_eq!(breaker.consult_refund(inquiry).await, Ok(None));

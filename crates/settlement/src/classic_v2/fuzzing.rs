@@ -78,7 +78,7 @@ impl Asker {
         }
         for known in [Known::Own, Known::Reference] {
             let provider_id = Some(self.own_id.clone()).filter(|_| known == Known::Own);
-            let inquiry = Inquiry { reference: REFERENCE, provider_id, amount: self.amount };
+            let inquiry = Inquiry { reference: REFERENCE, provider_id, amount: self.amount, key: None };
             let expected = || Expected::answer_to(&inquiry).hiding(Some(SECRET));
             if let Some(text) = self.judged(Operation::ConsultCharge, answer) {
                 charge(&text, &expected(), known);

@@ -95,7 +95,7 @@ impl<'a> Expected<'a> {
             amount: inquiry.amount,
             id,
             charge_id: None,
-            key: None,
+            key: inquiry.key.as_ref(),
             must_name_reference: id.is_none(),
             secret: None,
         }

@@ -73,7 +73,7 @@ fn charge() -> ChargeOrder {
 }
 
 fn inquiry() -> Inquiry {
-    Inquiry { reference: REFERENCE, provider_id: None, amount: amount() }
+    Inquiry { reference: REFERENCE, provider_id: None, amount: amount(), key: None }
 }
 
 fn config(server: &ScriptedServer) -> ClassicV2Config {

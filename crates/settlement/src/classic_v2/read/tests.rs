@@ -17,6 +17,7 @@ fn inquiry(provider_id: Option<&str>) -> Inquiry {
         reference: reference(),
         provider_id: provider_id.and_then(ProviderId::parse),
         amount: Amount::from_cents(1_550).unwrap(),
+        key: None,
     }
 }
 
