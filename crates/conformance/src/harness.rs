@@ -23,6 +23,7 @@ use pix_domain::postbacks::secrets::PostbackSecretStore;
 use pix_domain::reconciler::Reconciler;
 use pix_domain::refunds::service::RefundService;
 use pix_domain::refunds::store::RefundStore;
+use pix_domain::seals::store::SealStore;
 use pix_domain::splits::service::SplitService;
 use pix_domain::splits::store::SplitStore;
 use pix_domain::transactions::TransactionService;
@@ -49,6 +50,8 @@ pub struct StoreSet {
     pub keys: Arc<dyn ApiKeyStore>,
     /// Whole books.
     pub books: Arc<dyn BookStore>,
+    /// Seals of them.
+    pub seals: Arc<dyn SealStore>,
 }
 
 impl StoreSet {
@@ -74,6 +77,7 @@ impl StoreSet {
             + IntegratorStore
             + ApiKeyStore
             + BookStore
+            + SealStore
             + 'static,
     {
         Self {
@@ -81,7 +85,8 @@ impl StoreSet {
             postbacks: PostbackStores::of(store.clone()),
             integrators: store.clone(),
             keys: store.clone(),
-            books: store,
+            books: store.clone(),
+            seals: store,
         }
     }
 }

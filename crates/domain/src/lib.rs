@@ -63,6 +63,7 @@ pub mod provider;
 pub mod reconciler;
 pub mod refunds;
 pub mod schedule;
+pub mod seals;
 pub mod splits;
 pub mod text;
 pub mod time;

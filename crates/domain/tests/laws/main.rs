@@ -8,6 +8,7 @@
 //! | `races` | two that work on one record at once |
 //! | `splits` | what a charge gives to others, and what comes back |
 //! | `audit` | the proof finds every kind of difference |
+//! | `seals` | a right book is sealed, and whatever is changed in it is found |
 
 #[cfg(test)]
 mod audit;
@@ -21,6 +22,8 @@ mod races;
 mod refunds;
 #[cfg(test)]
 mod samples;
+#[cfg(test)]
+mod seals;
 #[cfg(test)]
 mod splits;
 #[cfg(test)]
