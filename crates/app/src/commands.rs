@@ -2,6 +2,7 @@
 
 pub mod audit;
 pub mod audit_log;
+pub mod books;
 pub mod completions;
 pub mod config;
 pub mod demo;
@@ -17,6 +18,7 @@ pub mod migrate;
 pub mod openapi;
 pub mod postback;
 pub mod resolve;
+pub mod seal;
 pub mod secret;
 pub mod secrets;
 pub mod serve;
@@ -41,7 +43,7 @@ fn answer(json: bool, value: &Value, text: impl FnOnce() -> String) -> ExitCode 
 }
 
 /// A time as operators read it: RFC 3339, UTC.
-fn rfc3339(at: Timestamp) -> String {
+pub fn rfc3339(at: Timestamp) -> String {
     chrono::DateTime::from_timestamp_micros(at.micros())
         .map(|time| time.to_rfc3339_opts(chrono::SecondsFormat::Secs, true))
         .unwrap_or_default()

@@ -22,6 +22,7 @@ use pix_domain::postbacks::events::EventStore;
 use pix_domain::postbacks::relay::PostbackStores;
 use pix_domain::postbacks::secrets::PostbackSecretStore;
 use pix_domain::refunds::store::RefundStore;
+use pix_domain::seals::store::SealStore;
 use pix_domain::splits::store::SplitStore;
 use pix_domain::time::{Clock, Timestamp};
 use pix_domain::transition::TransitionStore;
@@ -44,6 +45,14 @@ pub trait FactStore: Send + Sync {
 
     /// Keeps a fact in place of the one with the same name.
     async fn keep_fact(&self, name: &'static str, value: String) -> Result<(), StoreError>;
+
+    /// Keeps a fact in place of `from`, `None` for no fact; `false`, with nothing changed, when it isn't that any more.
+    async fn swap_fact(
+        &self,
+        name: &'static str,
+        from: Option<String>,
+        to: String,
+    ) -> Result<bool, StoreError>;
 }
 
 #[async_trait]
@@ -55,6 +64,15 @@ impl FactStore for SqliteStore {
     async fn keep_fact(&self, name: &'static str, value: String) -> Result<(), StoreError> {
         Self::keep_fact(self, name, value).await
     }
+
+    async fn swap_fact(
+        &self,
+        name: &'static str,
+        from: Option<String>,
+        to: String,
+    ) -> Result<bool, StoreError> {
+        Self::swap_fact(self, name, from, to).await
+    }
 }
 
 #[async_trait]
@@ -65,6 +83,15 @@ impl FactStore for PgStore {
 
     async fn keep_fact(&self, name: &'static str, value: String) -> Result<(), StoreError> {
         Self::keep_fact(self, name, value).await
+    }
+
+    async fn swap_fact(
+        &self,
+        name: &'static str,
+        from: Option<String>,
+        to: String,
+    ) -> Result<bool, StoreError> {
+        Self::swap_fact(self, name, from, to).await
     }
 }
 
@@ -146,6 +173,8 @@ pub struct Store {
     pub keys: Arc<dyn ApiKeyStore>,
     /// The books, for audits.
     pub books: Arc<dyn BookStore>,
+    /// Seals of them.
+    pub seals: Arc<dyn SealStore>,
     /// What holds of the whole deployment.
     pub facts: Arc<dyn FactStore>,
     /// How the store itself is.
@@ -175,6 +204,7 @@ impl Store {
             + IntegratorStore
             + ApiKeyStore
             + BookStore
+            + SealStore
             + FactStore
             + VitalStore
             + 'static,
@@ -186,6 +216,7 @@ impl Store {
             integrators: store.clone(),
             keys: store.clone(),
             books: store.clone(),
+            seals: store.clone(),
             facts: store.clone(),
             vitals: store,
         }
