@@ -104,10 +104,15 @@ async fn a_scrape_tells_what_was_done_and_how_the_money_is(database: Database) {
     is("pix_audit_differences", 0);
     is("pix_worker_alive{worker=\"reconciler\"}", 1);
     is("pix_worker_alive{worker=\"deliverer\"}", 1);
+    is("pix_worker_alive{worker=\"sealer\"}", 1);
+    is("pix_seal_differences", 0);
     is("pix_cache_lookups_total{cache=\"sign_ins\",result=\"miss\"}", 1);
     for name in [
         "pix_follow_up_lag_seconds",
         "pix_postback_lag_seconds",
+        "pix_seal_lag_entries",
+        "pix_seal_age_seconds",
+        "pix_sealed_entries_total",
         "pix_callback_lag_seconds",
         "pix_db_connections_max{pool=\"reads\"}",
         "pix_db_waiting{pool=\"reads\"}",
@@ -147,7 +152,7 @@ async fn told_to_stop_it_is_not_ready_first_and_answers_what_is_under_way() {
         (status, &told["database"]["writable"], &told["stopping"]),
         (200, &json!(true), &json!(false))
     );
-    assert_eq!(told["workers"], json!({"reconciler": true, "deliverer": true}));
+    assert_eq!(told["workers"], json!({"reconciler": true, "deliverer": true, "sealer": true}));
     assert!(!told["schema"].as_str().unwrap().is_empty());
 
     let late = json!({"scenario": "answers_late", "on": {"next": 1}, "operation": "payment", "parameters": {"seconds": 10}});

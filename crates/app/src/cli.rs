@@ -111,6 +111,15 @@ pub enum Command {
     AuditLog(AuditLog),
     /// Prove that the books are right; exits with 1 when they aren't.
     Audit(Audit),
+    /// Seal what was posted, now; exits with 1 when a book contradicts itself. The workers do this at intervals.
+    Seal {
+        /// Answer in JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Sign what the books are, and verify such statements.
+    #[command(subcommand)]
+    Books(Books),
     /// Print the OpenAPI 3.1 document of the HTTP interface.
     Openapi {
         /// Print its requests as a collection for Postman instead.
@@ -594,8 +603,52 @@ pub enum AuditLog {
 pub struct Audit {
     /// The simulated provider's log to compare with; by default the one beside the database, if there is one and no
     /// other provider is configured.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "chain")]
     pub simulator_log: Option<PathBuf>,
+    /// Prove the seals instead: read every posting from the beginning, make every seal again, and print the newest hashes.
+    #[arg(long)]
+    pub chain: bool,
+    /// A statement of the books that was kept elsewhere: the chain has to go on from its seals. Whether it is genuine `books
+    /// verify` tells.
+    #[arg(long, value_name = "FILE", requires = "chain")]
+    pub against: Option<PathBuf>,
+    /// Answer in JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `books`.
+#[derive(Debug, Subcommand)]
+pub enum Books {
+    /// Make a key to sign with in a new file, and print the public key to verify with.
+    Key {
+        /// The file; refused when it is there.
+        file: PathBuf,
+        /// Answer in JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Seal what was posted, and print a signed statement of what the books are.
+    Sign {
+        /// The file with the key.
+        #[arg(long, value_name = "FILE")]
+        key: PathBuf,
+        /// The day that it is for, such as 2026-11-22; today (UTC) without it. When it was made is in it in any case.
+        #[arg(long, value_name = "DAY")]
+        date: Option<String>,
+    },
+    /// Verify a statement, on any machine; exits with 1 when it isn't what was signed.
+    Verify(BooksVerify),
+}
+
+/// `books verify`.
+#[derive(Debug, Args)]
+pub struct BooksVerify {
+    /// The statement.
+    pub file: PathBuf,
+    /// What `books key` printed: 64 hexadecimal digits. From whom you trust, and not from the file.
+    #[arg(long, value_name = "KEY")]
+    pub public_key: String,
     /// Answer in JSON.
     #[arg(long)]
     pub json: bool,

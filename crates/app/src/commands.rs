@@ -3,6 +3,7 @@
 pub mod audit;
 pub mod audit_log;
 pub mod backup;
+pub mod books;
 pub mod completions;
 pub mod config;
 pub mod demo;
@@ -19,6 +20,7 @@ pub mod openapi;
 pub mod postback;
 pub mod resolve;
 pub mod restore;
+pub mod seal;
 pub mod secret;
 pub mod secrets;
 pub mod serve;

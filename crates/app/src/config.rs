@@ -306,6 +306,31 @@ pub const SETTINGS: &[Setting] = &[
         "How many questions a second a node asks the provider by itself, 1 to 10000: for follow-ups and callbacks that come again.",
     ),
     open(
+        "PIX_SEAL_INTERVAL_MS",
+        Some("60000"),
+        "How often what was posted is audited and sealed, 0 (not at all) to 3600000.",
+    ),
+    open(
+        "PIX_SEAL_ENTRIES",
+        Some("100000"),
+        "After how many entries a turn of that ends, with a stretch of each integrator at least, 1 to 10000000; the next one goes on.",
+    ),
+    open(
+        "PIX_AUDIT_INTERVAL_S",
+        Some("0"),
+        "How old the newest whole audit may be before one node runs another, 0 (it is run by hand) to 2592000 seconds; one integrator's whole book is in memory at a time, and all of them at the end.",
+    ),
+    open(
+        "PIX_BOOKS_KEY_FILE",
+        None,
+        "File with the key that a statement of the books is signed with once a day, made by `pix-gateway books key`; without it none is.",
+    ),
+    open(
+        "PIX_BOOKS_DIR",
+        None,
+        "Folder for these statements, a file a day; required with PIX_BOOKS_KEY_FILE. A file that is there is never written to.",
+    ),
+    open(
         "PIX_CALLBACKS_PER_SECOND",
         Some("1000"),
         "How many callbacks of the provider are taken a second, 1 to 100000; one more is answered 503, to be sent again.",
@@ -537,6 +562,26 @@ pub struct WorkerConfig {
     pub keep_callbacks: Duration,
 }
 
+/// How the books are sealed and audited.
+#[derive(Debug, Clone, Copy)]
+pub struct SealConfig {
+    /// `PIX_SEAL_INTERVAL_MS`; `None` for not at all.
+    pub interval: Option<Duration>,
+    /// `PIX_SEAL_ENTRIES`
+    pub entries: u64,
+    /// `PIX_AUDIT_INTERVAL_S`; `None` for by hand.
+    pub audit_interval: Option<Duration>,
+}
+
+/// How a statement of the books is signed once a day.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BooksSettings {
+    /// `PIX_BOOKS_KEY_FILE`
+    pub key_file: PathBuf,
+    /// `PIX_BOOKS_DIR`
+    pub folder: PathBuf,
+}
+
 /// How postbacks are delivered.
 #[derive(Debug, Clone)]
 pub struct PostbackSettings {
@@ -638,6 +683,10 @@ pub struct Config {
     pub shutdown_timeout: Duration,
     /// `PIX_RECONCILER_…` and `PIX_CALLBACK_KEEP_DAYS`: how the workers work.
     pub worker: WorkerConfig,
+    /// `PIX_SEAL_…` and `PIX_AUDIT_INTERVAL_S`: how the books are sealed and audited.
+    pub seals: SealConfig,
+    /// `PIX_BOOKS_…`; `None` when no statement is signed.
+    pub books: Option<BooksSettings>,
     /// `PIX_CALLBACKS_PER_SECOND`
     pub callbacks_per_second: u32,
     /// `PIX_POSTBACK_…`: how postbacks are delivered.
@@ -889,6 +938,8 @@ impl Config {
                     u64::from(source.number_u32("PIX_CALLBACK_KEEP_DAYS", 3_650)?) * 24,
                 ),
             },
+            seals: seals(source)?,
+            books: books(source)?,
             callbacks_per_second: source.number_u32("PIX_CALLBACKS_PER_SECOND", 100_000)?,
             postbacks: postbacks(source)?,
             admin_listen: match source.required("PIX_ADMIN_LISTEN")?.as_str() {
@@ -1018,6 +1069,30 @@ fn overload(source: &Source) -> Result<OverloadSettings, ConfigError> {
         keep_alive: source.millis("PIX_KEEP_ALIVE_MS", 1_000, 300_000)?,
         unread_deadline: source.millis("PIX_UNREAD_DEADLINE_MS", 1_000, 60_000)?,
     })
+}
+
+fn seals(source: &Source) -> Result<SealConfig, ConfigError> {
+    let unless_zero = |span: Duration| (!span.is_zero()).then_some(span);
+    Ok(SealConfig {
+        interval: unless_zero(source.millis("PIX_SEAL_INTERVAL_MS", 0, 3_600_000)?),
+        entries: source.number("PIX_SEAL_ENTRIES", 1, 10_000_000)?,
+        audit_interval: unless_zero(Duration::from_secs(source.number(
+            "PIX_AUDIT_INTERVAL_S",
+            0,
+            2_592_000,
+        )?)),
+    })
+}
+
+fn books(source: &Source) -> Result<Option<BooksSettings>, ConfigError> {
+    const KEY: &str = "PIX_BOOKS_KEY_FILE";
+    const FOLDER: &str = "PIX_BOOKS_DIR";
+    match (source.text(KEY), source.text(FOLDER)) {
+        (Some(key), Some(folder)) => Ok(Some(BooksSettings { key_file: key.into(), folder: folder.into() })),
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(ConfigError(format!("{KEY} is set, so {FOLDER} must be set too"))),
+        (None, Some(_)) => Err(ConfigError(format!("{FOLDER} is set, so {KEY} must be set too"))),
+    }
 }
 
 fn postbacks(source: &Source) -> Result<PostbackSettings, ConfigError> {

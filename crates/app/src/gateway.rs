@@ -293,7 +293,7 @@ pub async fn idle_ports(config: &Config, store: &Store, gate: Arc<Gate>) -> anyh
 }
 
 /// The name of the fact that says which provider a database's money is at.
-const PROVIDER_FACT: &str = "provider";
+pub const PROVIDER_FACT: &str = "provider";
 /// What the simulated provider is called there.
 pub const SIMULATED: &str = "simulated";
 

@@ -7,12 +7,15 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use pix_domain::time::Clock;
 use pix_http::{Readiness, Stopping};
 use pix_settlement::Breaker;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
+use crate::sealing::{SealStatus, Standing};
 use crate::store::Store;
+use crate::system::SystemClock;
 
 /// How long what was found out of the database holds: so many health checks cost the same as one.
 const HOLDS: Duration = Duration::from_secs(1);
@@ -23,6 +26,8 @@ const DATABASE_DEADLINE: Duration = Duration::from_millis(1_500);
 pub const RECONCILER: &str = "reconciler";
 /// The one that sends postbacks.
 pub const DELIVERER: &str = "deliverer";
+/// The one that seals the books.
+pub const SEALER: &str = "sealer";
 
 /// Tells whether a worker is alive.
 type Alive = Box<dyn Fn() -> bool + Send + Sync>;
@@ -36,6 +41,7 @@ pub struct Health {
     stopping: Stopping,
     workers: Mutex<Vec<(&'static str, Alive)>>,
     breaker: OnceLock<Arc<Breaker>>,
+    seals: OnceLock<Arc<SealStatus>>,
     database: tokio::sync::Mutex<Said>,
 }
 
@@ -50,6 +56,8 @@ pub struct Condition {
     pub schema: String,
     /// The workers, and whether each is alive. None while the node starts.
     pub workers: Vec<(&'static str, bool)>,
+    /// How sealing stands; `None` where it is switched off.
+    pub seals: Option<Standing>,
 }
 
 impl Condition {
@@ -69,6 +77,11 @@ impl Condition {
             "database": {"writable": self.database.is_ok(), "reason": self.database.as_ref().err()},
             "schema": self.schema,
             "workers": workers,
+            "seals": self.seals.map(|seals| json!({
+                "differences": seals.differing,
+                "lag_entries": seals.left,
+                "age_s": SystemClock.now().since(seals.sealed_until).as_secs(),
+            })),
         })
     }
 }
@@ -81,6 +94,7 @@ impl Health {
             stopping,
             workers: Mutex::default(),
             breaker: OnceLock::new(),
+            seals: OnceLock::new(),
             database: tokio::sync::Mutex::default(),
         })
     }
@@ -93,6 +107,16 @@ impl Health {
     /// The breaker before the provider; the first one that is told of.
     pub fn watch_breaker(&self, breaker: Arc<Breaker>) {
         drop(self.breaker.set(breaker));
+    }
+
+    /// How sealing stands; the first one that is told of.
+    pub fn watch_seals(&self, status: Arc<SealStatus>) {
+        drop(self.seals.set(status));
+    }
+
+    /// How sealing stands, where this node seals.
+    pub fn seals(&self) -> Option<&SealStatus> {
+        self.seals.get().map(Arc::as_ref)
     }
 
     /// The breaker before the provider.
@@ -113,6 +137,7 @@ impl Health {
             stopping: self.stopping.has_begun(),
             database,
             schema: self.store.vitals.schema_version().to_owned(),
+            seals: self.seals().map(SealStatus::standing),
             workers: workers.iter().map(|(name, alive)| (*name, alive())).collect(),
         }
     }

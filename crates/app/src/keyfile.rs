@@ -45,8 +45,17 @@ pub fn postback_key(path: &Path) -> anyhow::Result<SecretString> {
     Ok(text.trim().to_owned().into())
 }
 
+/// Writes a file of its own for its owner alone; refused when there is one.
+pub fn make_new(path: &Path, text: &str) -> anyhow::Result<()> {
+    let shown = path.display();
+    let opened = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let mut file = opened.with_context(|| format!("{shown} can't be made"))?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    written.with_context(|| format!("{shown} can't be written"))
+}
+
 /// The text of a file that only its owner may read.
-fn read_private(path: &Path) -> anyhow::Result<String> {
+pub fn read_private(path: &Path) -> anyhow::Result<String> {
     let shown = path.display();
     let mode = fs::metadata(path).with_context(|| format!("{shown} can't be read"))?.permissions().mode();
     if mode & 0o077 != 0 {
@@ -81,8 +90,8 @@ impl KeyFile {
     }
 }
 
-/// Writes the whole file aside first and gives it its name only if there is none: a crash leaves nothing half-made.
-fn make(path: &Path, text: &str) -> anyhow::Result<()> {
+/// Writes a file for its owner alone, unless there is one. Writes the whole file aside first and gives it its name only if there is none: a crash leaves nothing half-made.
+pub fn make(path: &Path, text: &str) -> anyhow::Result<()> {
     let shown = path.display();
     let aside = path.with_extension(format!("{}.new", random_hex(8)?));
     let written = (|| {

@@ -2,6 +2,7 @@
 
 mod admin;
 mod audited;
+mod books;
 mod cache;
 mod cli;
 mod commands;
@@ -18,6 +19,7 @@ mod metered;
 mod meters;
 mod otlp;
 mod restored;
+mod sealing;
 mod store;
 mod system;
 mod traced;
@@ -56,6 +58,8 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Openapi { postman } => return commands::openapi::run(postman),
         Command::Completions { shell } => return commands::completions::run(shell),
         Command::Man { out } => return commands::man::run(&out),
+        Command::Books(cli::Books::Key { file, json }) => return commands::books::key(&file, json),
+        Command::Books(cli::Books::Verify(arguments)) => return commands::books::verify(&arguments),
         _ => {}
     }
     let (mut source, problems) = Source::gather(cli.config.as_deref(), environment(), &cli.set);
@@ -87,10 +91,14 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Restore(arguments) => commands::restore::run(&config, arguments).await,
         Command::AuditLog(command) => commands::audit_log::run(&config, command).await,
         Command::Audit(arguments) => commands::audit::run(&config, arguments).await,
+        Command::Seal { json } => commands::seal::run(&config, json).await,
+        Command::Books(cli::Books::Sign { key, date }) => commands::books::sign(&config, &key, date).await,
         // These were run before.
-        Command::Openapi { .. } | Command::Config(_) | Command::Completions { .. } | Command::Man { .. } => {
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Openapi { .. }
+        | Command::Config(_)
+        | Command::Completions { .. }
+        | Command::Man { .. }
+        | Command::Books(_) => Ok(ExitCode::SUCCESS),
         Command::Health => commands::health::run(&config).await,
         Command::Doctor { json } => Ok(commands::doctor::run(&config, json).await),
         Command::Simulator(arguments) => commands::simulator::run(&config, arguments).await,

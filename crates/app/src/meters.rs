@@ -17,6 +17,7 @@ use pix_settlement::BreakerState;
 use crate::audited::Audited;
 use crate::health::{Condition, Health};
 use crate::metered;
+use crate::sealing::{SealStatus, Standing};
 use crate::store::Store;
 use crate::system::SystemClock;
 
@@ -98,7 +99,7 @@ pub async fn measure(health: &Health) -> String {
                 audit(audited, now);
             }
         }
-        node(health, &condition);
+        node(health, &condition, now);
         process();
     });
     handle.render()
@@ -145,11 +146,14 @@ fn audit(audited: Audited, now: Timestamp) {
     set("pix_audit_age_seconds", "How long ago it was.", now.since(audited.at).as_secs());
 }
 
-fn node(health: &Health, condition: &Condition) {
+fn node(health: &Health, condition: &Condition, now: Timestamp) {
     set("pix_ready", "Whether requests can be served.", u64::from(condition.is_ready()));
     metrics::describe_gauge!("pix_worker_alive", "Whether a worker runs.");
     for (worker, alive) in &condition.workers {
         metrics::gauge!("pix_worker_alive", "worker" => *worker).set(number(u64::from(*alive)));
+    }
+    if let Some(status) = health.seals() {
+        seals(status, now);
     }
     if let Some(breaker) = health.breaker() {
         let state = match breaker.state() {
@@ -174,6 +178,16 @@ fn node(health: &Health, condition: &Condition) {
             }
         }
     }
+}
+
+fn seals(status: &SealStatus, now: Timestamp) {
+    let Standing { sealed_until, left, differing } = status.standing();
+    set("pix_seal_differences", "Books that contradict themselves and are not sealed.", differing);
+    set("pix_seal_lag_entries", "Entries that the last turn of sealing left.", left);
+    let age = now.since(sealed_until).as_secs();
+    set("pix_seal_age_seconds", "How long ago everything was sealed, or this node started.", age);
+    metrics::describe_counter!("pix_sealed_entries_total", "Entries that this node has sealed.");
+    metrics::counter!("pix_sealed_entries_total").absolute(status.sealed());
 }
 
 /// What Linux says of the process; elsewhere nothing.

@@ -22,6 +22,7 @@ use pix_domain::postbacks::events::EventStore;
 use pix_domain::postbacks::relay::PostbackStores;
 use pix_domain::postbacks::secrets::PostbackSecretStore;
 use pix_domain::refunds::store::RefundStore;
+use pix_domain::seals::store::SealStore;
 use pix_domain::splits::store::SplitStore;
 use pix_domain::time::{Clock, Timestamp};
 use pix_domain::transition::TransitionStore;
@@ -47,6 +48,14 @@ pub trait FactStore: Send + Sync {
 
     /// Keeps a fact unless there is one with that name; the one that there is then, which of several at once is the same.
     async fn settle_fact(&self, name: &'static str, value: String) -> Result<String, StoreError>;
+
+    /// Keeps a fact in place of `from`, `None` for no fact; `false`, with nothing changed, when it isn't that any more.
+    async fn swap_fact(
+        &self,
+        name: &'static str,
+        from: Option<String>,
+        to: String,
+    ) -> Result<bool, StoreError>;
 }
 
 #[async_trait]
@@ -62,6 +71,15 @@ impl FactStore for SqliteStore {
     async fn settle_fact(&self, name: &'static str, value: String) -> Result<String, StoreError> {
         Self::settle_fact(self, name, value).await
     }
+
+    async fn swap_fact(
+        &self,
+        name: &'static str,
+        from: Option<String>,
+        to: String,
+    ) -> Result<bool, StoreError> {
+        Self::swap_fact(self, name, from, to).await
+    }
 }
 
 #[async_trait]
@@ -76,6 +94,15 @@ impl FactStore for PgStore {
 
     async fn settle_fact(&self, name: &'static str, value: String) -> Result<String, StoreError> {
         Self::settle_fact(self, name, value).await
+    }
+
+    async fn swap_fact(
+        &self,
+        name: &'static str,
+        from: Option<String>,
+        to: String,
+    ) -> Result<bool, StoreError> {
+        Self::swap_fact(self, name, from, to).await
     }
 }
 
@@ -157,6 +184,8 @@ pub struct Store {
     pub keys: Arc<dyn ApiKeyStore>,
     /// The books, for audits.
     pub books: Arc<dyn BookStore>,
+    /// Seals of them.
+    pub seals: Arc<dyn SealStore>,
     /// What holds of the whole deployment.
     pub facts: Arc<dyn FactStore>,
     /// How the store itself is.
@@ -186,6 +215,7 @@ impl Store {
             + IntegratorStore
             + ApiKeyStore
             + BookStore
+            + SealStore
             + FactStore
             + VitalStore
             + 'static,
@@ -197,6 +227,7 @@ impl Store {
             integrators: store.clone(),
             keys: store.clone(),
             books: store.clone(),
+            seals: store.clone(),
             facts: store.clone(),
             vitals: store,
         }

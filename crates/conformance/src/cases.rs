@@ -18,6 +18,7 @@ pub mod postbacks;
 pub mod races;
 pub mod round_trips;
 pub mod scripts;
+pub mod seals;
 pub mod splits;
 pub mod statements;
 pub mod tenancy;

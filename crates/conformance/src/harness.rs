@@ -24,6 +24,7 @@ use pix_domain::reconciler::Reconciler;
 use pix_domain::refunds::service::RefundService;
 use pix_domain::refunds::store::RefundStore;
 use pix_domain::restore::NeverRestored;
+use pix_domain::seals::store::SealStore;
 use pix_domain::splits::service::SplitService;
 use pix_domain::splits::store::SplitStore;
 use pix_domain::transactions::TransactionService;
@@ -51,6 +52,8 @@ pub struct StoreSet {
     pub keys: Arc<dyn ApiKeyStore>,
     /// Whole books.
     pub books: Arc<dyn BookStore>,
+    /// Seals of them.
+    pub seals: Arc<dyn SealStore>,
 }
 
 impl StoreSet {
@@ -76,6 +79,7 @@ impl StoreSet {
             + IntegratorStore
             + ApiKeyStore
             + BookStore
+            + SealStore
             + 'static,
     {
         Self {
@@ -83,7 +87,8 @@ impl StoreSet {
             postbacks: PostbackStores::of(store.clone()),
             integrators: store.clone(),
             keys: store.clone(),
-            books: store,
+            books: store.clone(),
+            seals: store,
         }
     }
 }

@@ -30,6 +30,8 @@ use pix_domain::postbacks::events::{EventKey, EventQuery, EventStore, ListedEven
 use pix_domain::postbacks::secrets::{PostbackSecretStore, SecretVersion};
 use pix_domain::refunds::Refund;
 use pix_domain::refunds::store::RefundStore;
+use pix_domain::seals::store::SealStore;
+use pix_domain::seals::{Head, KeptDifference, Seal, Unsealed};
 use pix_domain::splits::Split;
 use pix_domain::splits::store::SplitStore;
 use pix_domain::text::{ExternalId, IdempotencyKey, PostbackUrl};
@@ -207,4 +209,13 @@ hand_over!(ApiKeyStore, node => node.keys, {
 hand_over!(BookStore, node => node.books, {
     fn book(&self, owner: IntegratorId) -> Result<Book, StoreError>;
     fn findings(&self, owner: IntegratorId) -> Result<Vec<StoredFinding>, StoreError>;
+});
+
+hand_over!(SealStore, node => node.seals, {
+    fn heads(&self, after: Option<IntegratorId>, limit: u32) -> Result<Vec<Head>, StoreError>;
+    fn unsealed(&self, owner: IntegratorId, limit: u32) -> Result<Unsealed, StoreError>;
+    fn append(&self, seal: Seal) -> Result<bool, StoreError>;
+    fn seals(&self, owner: IntegratorId, after: u64, limit: u32) -> Result<Vec<Seal>, StoreError>;
+    fn set_difference(&self, owner: IntegratorId, difference: Option<KeptDifference>) -> Result<(), StoreError>;
+    fn differences(&self, limit: u32) -> Result<Vec<KeptDifference>, StoreError>;
 });

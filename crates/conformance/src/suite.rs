@@ -6,6 +6,7 @@ use pix_domain::audit::{self, Book, StoredFinding};
 use pix_domain::ids::IntegratorId;
 use pix_domain::splits::service::{compare, trace};
 
+use crate::cases::seals::assert_books_can_be_sealed;
 use crate::harness::{StoreHarness, StoreSet};
 
 /// Runs one case on two worker threads.
@@ -14,8 +15,8 @@ pub fn run(case: impl Future<Output = ()>) {
     runtime.worker_threads(2).enable_all().build().expect("a runtime").block_on(case);
 }
 
-/// Asserts that the books of every integrator are right, and that what charges gave is what their recipients have: what
-/// every case ends with.
+/// Asserts that the books of every integrator are right, that what charges gave is what their recipients have, and that all
+/// of it can be sealed and proven: what every case ends with.
 pub async fn assert_books_are_right(harness: &dyn StoreHarness) {
     let stores = harness.stores();
     let (charges, splits) = (stores.domain.charges.as_ref(), stores.domain.splits.as_ref());
@@ -30,6 +31,7 @@ pub async fn assert_books_are_right(harness: &dyn StoreHarness) {
             assert_eq!(trace(charges, split).await, Ok(None), "a split came from nowhere");
         }
     }
+    assert_books_can_be_sealed(harness).await;
 }
 
 /// Everything of every integrator, in an order that does not depend on the store.
@@ -297,6 +299,16 @@ macro_rules! store_suite {
                 a_wrong_decision_is_paid_for,
                 the_journal_is_a_chain,
                 many_write_the_journal_at_once,
+            }
+            seals {
+                a_book_is_sealed_as_it_goes_on,
+                what_waits_is_read_in_pieces,
+                a_seal_out_of_turn_is_not_kept,
+                wallets_are_listed_with_their_newest_seals,
+                many_seal_at_once_and_one_chain_comes_of_it,
+                sealing_is_right_while_others_write,
+                a_difference_is_kept_once_an_integrator,
+                a_chain_goes_on_after_reopening,
             }
             postbacks {
                 what_happened_is_numbered_and_what_was_answered_is_not,

@@ -6,6 +6,8 @@
 //! what a charge gave is what its recipients have of it ([`compare`](crate::splits::service::compare),
 //! [`trace`](crate::splits::service::trace)).
 
+mod reckoning;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
@@ -18,6 +20,8 @@ use crate::refunds::Refund;
 use crate::splits::Split;
 use crate::wallet::{Account, Entry, Wallet};
 use crate::withdrawals::{OutgoingState, Withdrawal};
+
+pub use reckoning::{EntryFault, Reckoning};
 
 /// All that is kept of one integrator, from one consistent view.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -125,40 +129,19 @@ impl Audit {
     }
 
     fn entries(&mut self, book: &Book) {
-        let mut wallet = Wallet::default();
-        let mut sum = Balances::default();
+        let mut reckoning = Reckoning::default();
         for entry in &book.entries {
-            let number = wallet.entries + 1;
-            self.owned(entry.posting.resource, entry.integrator_id);
-            if entry.number != number {
-                self.say(
-                    Some(entry.posting.resource),
-                    format!("entry {} stands where {number} should", entry.number),
-                );
+            let faults = reckoning.follow(self.integrator_id, entry);
+            let ends = faults.iter().any(|fault| matches!(fault, EntryFault::BelowZero(_)));
+            for fault in faults {
+                self.say(Some(entry.posting.resource), fault.to_string());
             }
-            if entry.posting.amount.is_zero() || entry.posting.debit == entry.posting.credit {
-                self.say(Some(entry.posting.resource), format!("entry {number} moves nothing"));
+            if ends {
+                return;
             }
-            if (entry.posting.debit, entry.posting.credit) != entry.posting.reason.accounts() {
-                let what = format!("entry {number} uses other accounts than its reason calls for");
-                self.say(Some(entry.posting.resource), what);
-            }
-            if entry.posting.reason.kind().is_some_and(|kind| kind != entry.posting.resource.kind) {
-                let what = format!("entry {number} is for another kind of record than its reason is");
-                self.say(Some(entry.posting.resource), what);
-            }
-            let Ok(after) = wallet.after(&entry.posting) else {
-                return self
-                    .say(Some(entry.posting.resource), format!("entry {number} takes a balance below zero"));
-            };
-            if (entry.available_after, entry.held_after) != (after.available, after.held) {
-                let what = format!("the balances after entry {number} do not follow from those before");
-                self.say(Some(entry.posting.resource), what);
-            }
-            sum.add(entry);
             self.by_record.entry(entry.posting.resource).or_default().add(entry);
-            wallet = after;
         }
+        let wallet = reckoning.wallet;
         if wallet != book.wallet {
             let what = format!(
                 "the wallet says available {}, held {}, owed {}, {} entries; its postings say {}, {}, {}, {}",
@@ -176,8 +159,7 @@ impl Audit {
         if book.wallet.settled().is_err() {
             self.say(None, "the wallet has money beside a debt".into());
         }
-        let Balances { available, held, clearing, fees, owed } = sum;
-        if available + held + clearing + fees + owed != 0 {
+        if !reckoning.is_balanced() {
             self.say(None, "debits do not equal credits".into());
         }
     }

@@ -64,6 +64,7 @@ pub mod reconciler;
 pub mod refunds;
 pub mod restore;
 pub mod schedule;
+pub mod seals;
 pub mod splits;
 pub mod text;
 pub mod time;

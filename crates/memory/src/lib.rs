@@ -36,6 +36,7 @@
 //! | `follow_ups` | what is due, and the lookups beside it |
 //! | `callbacks` | what the provider called back, and the journal of administrative acts |
 //! | `postbacks` | public events, their deliveries, and the numbers of secrets |
+//! | `seals` | seals, and what they follow from |
 //! | `settings` | integrators, keys and fees |
 
 mod apply;
@@ -45,6 +46,7 @@ mod follow_ups;
 mod limits;
 mod postbacks;
 mod records;
+mod seals;
 mod settings;
 mod state;
 

@@ -15,6 +15,7 @@ use pix_domain::postbacks::delivery::{Attempt, DeliveryState, Endpoint, Endpoint
 use pix_domain::postbacks::events::{EventKey, StoredEvent};
 use pix_domain::postbacks::secrets::SecretVersion;
 use pix_domain::refunds::Refund;
+use pix_domain::seals::{KeptDifference, Seal};
 use pix_domain::splits::Split;
 use pix_domain::text::{ExternalId, IdempotencyKey};
 use pix_domain::time::Timestamp;
@@ -36,6 +37,7 @@ pub struct State {
     pub endpoints: BTreeMap<EndpointId, Endpoint>,
     /// In order: the first has number 1.
     pub audit_log: Vec<LogEntry>,
+    pub seal_differences: BTreeMap<IntegratorId, KeptDifference>,
 }
 
 /// A callback, and where it stands.
@@ -93,6 +95,8 @@ pub struct Tenant {
     pub evidence: Vec<Evidence>,
     /// What each key names, newest first.
     pub twins: BTreeMap<Uuid, Vec<Uuid>>,
+    /// In order: the first has number 1.
+    pub seals: Vec<Seal>,
 }
 
 impl Tenant {
@@ -117,6 +121,7 @@ impl Tenant {
             findings: Vec::new(),
             evidence: Vec::new(),
             twins: BTreeMap::new(),
+            seals: Vec::new(),
         }
     }
 

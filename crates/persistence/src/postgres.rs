@@ -8,7 +8,7 @@
 //! | `group` | gathering concurrent transitions |
 //! | `apply` | running them: one by one, or a group; and finding out what became of a lost commit |
 //! | `due`, `inbox` | the statements of the workers |
-//! | `charges`, `withdrawals`, `refunds`, `books`, `evidence`, `follow_ups`, `callbacks`, `audit_log`, `settings`, `facts` | the other ports |
+//! | `charges`, `withdrawals`, `refunds`, `books`, `evidence`, `follow_ups`, `callbacks`, `audit_log`, `seals`, `settings`, `facts` | the other ports |
 //! | `vitals` | what operators are told |
 //!
 //! **Writes** are one prepared statement and one round trip, in its own transaction (READ COMMITTED). It locks the
@@ -43,6 +43,7 @@ mod page;
 mod pool;
 mod postbacks;
 mod refunds;
+mod seals;
 mod settings;
 mod splits;
 mod statement;

@@ -8,6 +8,7 @@ mod evidence;
 mod limits;
 mod postbacks;
 mod refunds;
+mod seals;
 mod settings;
 mod splits;
 mod withdrawals;
@@ -23,6 +24,7 @@ pub use postbacks::{
     state_of_standing,
 };
 pub use refunds::RefundRow;
+pub use seals::{SealDifferenceRow, SealRow};
 pub use settings::{ApiKeyRow, FeeScheduleRow, IntegratorRow, KeyChangeRow, KeySecretsRow, status_name};
 pub use splits::SplitRow;
 pub use withdrawals::WithdrawalRow;

@@ -440,4 +440,37 @@ table! {
     }
 }
 
+table! {
+    use diesel::sql_types::{BigInt, Text};
+    use crate::codec::{Id, Instant};
+
+    seals (integrator_id, number) {
+        integrator_id -> Id,
+        number -> BigInt,
+        through_entry -> BigInt,
+        available_cents -> BigInt,
+        held_cents -> BigInt,
+        owed_cents -> BigInt,
+        fees_cents -> BigInt,
+        clearing_cents -> BigInt,
+        entries_hash -> Text,
+        sealed_at -> Instant,
+    }
+}
+
+table! {
+    use diesel::sql_types::{BigInt, Text};
+    use crate::codec::{Id, Instant};
+
+    seal_differences (integrator_id) {
+        integrator_id -> Id,
+        number -> BigInt,
+        from_entry -> BigInt,
+        through_entry -> BigInt,
+        code -> Text,
+        detail -> Text,
+        found_at -> Instant,
+    }
+}
+
 diesel::allow_tables_to_appear_in_same_query!(events, deliveries);

@@ -7,7 +7,7 @@
 //! | `writer` | the one thread that writes, and how it gathers commits |
 //! | `reader` | the pool that reads |
 //! | `apply` | a transition as statements |
-//! | `charges`, `withdrawals`, `refunds`, `books`, `evidence`, `follow_ups`, `callbacks`, `audit_log`, `settings` | the ports |
+//! | `charges`, `withdrawals`, `refunds`, `books`, `evidence`, `follow_ups`, `callbacks`, `audit_log`, `seals`, `settings` | the ports |
 //! | `vitals` | what operators are told |
 //!
 //! **Writes** go through one connection on a thread of its own: it takes whatever is waiting, runs each command in a
@@ -39,6 +39,7 @@ mod page;
 mod postbacks;
 mod reader;
 mod refunds;
+mod seals;
 mod settings;
 mod splits;
 mod types;

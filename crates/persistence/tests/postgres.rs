@@ -24,6 +24,7 @@ use pix_domain::party::{Document, PixKey, PixKeyType};
 use pix_domain::provider::{Party, ProviderBody, ProviderId, ReceiptKey};
 use pix_domain::refunds::Refund;
 use pix_domain::refunds::store::RefundStore;
+use pix_domain::seals::service::{Sealer, all_heads};
 use pix_domain::text::{Description, Email, PayerQuestion, PersonName, PostbackUrl};
 use pix_domain::time::Timestamp;
 use pix_domain::transition::{EventKind, Guard, Record, Transition, TransitionStore};
@@ -610,6 +611,26 @@ async fn the_schema_refuses_to_change_or_remove_an_act_of_the_journal() {
     }
     assert_eq!(place.store.append(act(2)).await, Ok(true));
     assert_eq!(AuditLogStore::list(&*place.store, 0, 10).await, Ok(vec![act(1), act(2)]));
+}
+
+#[tokio::test]
+async fn the_schema_refuses_to_change_or_remove_a_seal() {
+    let place = place().await;
+    let services = place.services();
+    services.funded(10).await;
+    let sealer = Sealer::new(place.store.clone(), services.clock.clone());
+    assert_eq!(sealer.turn(9).await.unwrap().seals, 1);
+    let before = all_heads(&*place.store).await.unwrap();
+    for sql in [
+        "UPDATE seals SET sealed_at = 1",
+        "DELETE FROM seals",
+        "TRUNCATE seals",
+        "INSERT INTO seals TABLE seals ON CONFLICT (integrator_id, number) DO UPDATE SET sealed_at = 1",
+    ] {
+        let why = server().psql(&place.database, sql).unwrap_err().to_string();
+        assert!(why.contains("seals are only ever added to"), "{sql}: {why}");
+    }
+    assert_eq!(all_heads(&*place.store).await.unwrap(), before);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

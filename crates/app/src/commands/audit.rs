@@ -1,5 +1,7 @@
 //! `pix-gateway audit`.
 
+mod chain;
+
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -7,6 +9,8 @@ use anyhow::Context;
 use pix_domain::audit::{Book, Difference, StoredFinding, check};
 use pix_domain::credentials::Integrator;
 use pix_domain::money::Cents;
+use pix_domain::seals::KeptDifference;
+use pix_domain::seals::service::MAX_DIFFERENCES;
 use pix_domain::splits;
 use pix_domain::time::Clock;
 use serde_json::json;
@@ -27,6 +31,8 @@ pub struct Report {
     pub books: Vec<Book>,
     /// What is wrong in them.
     pub differences: Vec<Difference>,
+    /// Where sealing found that a book contradicts itself.
+    pub seals: Vec<KeptDifference>,
     /// What operators should look at.
     pub findings: Vec<StoredFinding>,
     /// How they compare with the simulated provider's log, when there is one.
@@ -37,15 +43,17 @@ impl Report {
     /// Whether nothing is wrong. What is in flight is not wrong.
     pub fn is_clean(&self) -> bool {
         let provider = self.provider.as_ref();
-        self.differences.is_empty() && provider.is_none_or(|comparison| comparison.differences.is_empty())
+        self.differences.is_empty()
+            && self.seals.is_empty()
+            && provider.is_none_or(|comparison| comparison.differences.is_empty())
     }
 }
 
 impl Report {
     /// What is kept of it.
-    fn audited(&self) -> Audited {
+    pub fn audited(&self) -> Audited {
         let of_provider = self.provider.as_ref().map_or(0, |comparison| comparison.differences.len());
-        let differences = self.differences.len().saturating_add(of_provider);
+        let differences = self.differences.len().saturating_add(self.seals.len()).saturating_add(of_provider);
         Audited {
             at: SystemClock.now(),
             clean: self.is_clean(),
@@ -56,6 +64,9 @@ impl Report {
 
 /// Runs the subcommand.
 pub async fn run(config: &Config, arguments: cli::Audit) -> anyhow::Result<ExitCode> {
+    if arguments.chain {
+        return chain::run(config, arguments.against.as_deref(), arguments.json).await;
+    }
     let beside = config.database.beside(gateway::SIMULATOR_LOG_ENDING);
     let log = match arguments.simulator_log {
         Some(path) => Some(path),
@@ -95,6 +106,7 @@ pub async fn audit(store: &Store, log: Option<&Path>) -> anyhow::Result<Report> 
         }
         books.push(book);
     }
+    let seals = store.seals.differences(MAX_DIFFERENCES).await?;
     let provider = match log {
         Some(path) => {
             let log = pix_simulator::read_log(path)
@@ -103,7 +115,7 @@ pub async fn audit(store: &Store, log: Option<&Path>) -> anyhow::Result<Report> 
         }
         None => None,
     };
-    Ok(Report { integrators, books, differences, findings, provider })
+    Ok(Report { integrators, books, differences, seals, findings, provider })
 }
 
 fn as_json(report: &Report) -> serde_json::Value {
@@ -142,6 +154,7 @@ fn as_json(report: &Report) -> serde_json::Value {
         "clean": report.is_clean(),
         "wallets": wallets,
         "differences": differences,
+        "seals": report.seals.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "findings": findings,
         "provider": provider,
     })
@@ -182,6 +195,7 @@ pub fn as_text(report: &Report) -> String {
     lines.extend(
         report.differences.iter().map(|difference| format!("WRONG    {}", difference_text(difference))),
     );
+    lines.extend(report.seals.iter().map(|difference| format!("WRONG    sealing stopped: {difference}")));
     for finding in &report.findings {
         let resource = finding.resource;
         lines.push(format!(

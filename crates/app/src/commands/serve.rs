@@ -18,10 +18,11 @@ use crate::cli;
 use crate::config::{Config, ProviderSettings};
 use crate::dangers;
 use crate::gateway::{self, StopSignals};
-use crate::health::{DELIVERER, Health, RECONCILER};
+use crate::health::{DELIVERER, Health, RECONCILER, SEALER};
 use crate::journal::Journal;
 use crate::otlp::{self, Exporter};
 use crate::restored::{self, Gate};
+use crate::sealing::Sealing;
 use crate::store::{self, Store};
 use crate::worker::Worker;
 
@@ -41,6 +42,7 @@ pub struct Running {
     task: JoinHandle<std::io::Result<()>>,
     worker: Worker,
     deliverer: Deliverer,
+    sealing: Sealing,
     admin: Option<Admin>,
     traces: Option<Exporter>,
     renewing: JoinHandle<()>,
@@ -114,9 +116,12 @@ pub async fn start(config: &Config, arguments: &cli::Serve) -> anyhow::Result<Ru
     let server = pix_http::serve(http, listener, services).await?;
     let handle = server.handle();
     let worker = Worker::start(ports, config.worker);
+    let sealing = Sealing::start(&store, config)?;
     health.watch_breaker(breaker);
     health.watch(RECONCILER, worker.watch());
     health.watch(DELIVERER, deliverer.watch());
+    health.watch(SEALER, sealing.watch());
+    sealing.status().into_iter().for_each(|status| health.watch_seals(status));
     Ok(Running {
         url: config.listen_url(),
         store,
@@ -126,6 +131,7 @@ pub async fn start(config: &Config, arguments: &cli::Serve) -> anyhow::Result<Ru
         task: tokio::spawn(server),
         worker,
         deliverer,
+        sealing,
         admin,
         traces,
         renewing,
@@ -179,6 +185,7 @@ impl Running {
         let _ = self.task.await;
         self.worker.stop().await;
         self.deliverer.stop().await;
+        self.sealing.stop().await;
         if let Some(traces) = self.traces {
             traces.stop().await;
         }

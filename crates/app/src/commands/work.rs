@@ -11,10 +11,11 @@ use crate::admin::Admin;
 use crate::config::Config;
 use crate::dangers;
 use crate::gateway::{self, StopSignals};
-use crate::health::{DELIVERER, Health, RECONCILER};
+use crate::health::{DELIVERER, Health, RECONCILER, SEALER};
 use crate::journal::Journal;
 use crate::otlp;
 use crate::restored::{self, Gate};
+use crate::sealing::Sealing;
 use crate::store::Store;
 use crate::worker::Worker;
 
@@ -46,12 +47,16 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let worker = Worker::start(gateway::waking(ports, deliverer.waker()), config.worker);
     health.watch_breaker(breaker);
     health.watch(RECONCILER, worker.watch());
+    let sealing = Sealing::start(&store, &config)?;
     health.watch(DELIVERER, deliverer.watch());
+    health.watch(SEALER, sealing.watch());
+    sealing.status().into_iter().for_each(|status| health.watch_seals(status));
     tracing::info!("workers are running");
     signals.wait().await;
     stopping.begin();
     worker.stop().await;
     deliverer.stop().await;
+    sealing.stop().await;
     if let Some(traces) = traces {
         traces.stop().await;
     }

@@ -8,6 +8,7 @@
 //! | `races` | two that work on one record at once |
 //! | `splits` | what a charge gives to others, and what comes back |
 //! | `audit` | the proof finds every kind of difference |
+//! | `seals` | a right book is sealed, and whatever is changed in it is found |
 
 #[cfg(test)]
 mod audit;
@@ -22,6 +23,8 @@ mod refunds;
 mod restore;
 #[cfg(test)]
 mod samples;
+#[cfg(test)]
+mod seals;
 #[cfg(test)]
 mod splits;
 #[cfg(test)]

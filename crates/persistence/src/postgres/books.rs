@@ -42,7 +42,8 @@ impl WalletStore for PgStore {
     }
 }
 
-async fn wallet(conn: &mut AsyncPgConnection, owner: DbId) -> Result<Wallet, StoreError> {
+/// The wallet's row; an empty wallet without.
+pub async fn wallet(conn: &mut AsyncPgConnection, owner: DbId) -> Result<Wallet, StoreError> {
     let row = wallets::table.find(owner).select(WalletRow::as_select()).limit(1).row(conn).await;
     row.optional().of("wallets")?.map_or(Ok(Wallet::default()), Wallet::try_from)
 }
@@ -72,7 +73,7 @@ impl BookStore for PgStore {
 }
 
 /// The error of a read transaction.
-struct Snapshot(StoreError);
+pub struct Snapshot(pub StoreError);
 
 impl From<DieselError> for Snapshot {
     fn from(error: DieselError) -> Self {

@@ -43,4 +43,32 @@ impl PgStore {
         kept.of("facts").map_err(DbError::of_write)?;
         Ok(facts::table.find(name).select(facts::value).limit(1).row(&mut conn).await.of("facts")?)
     }
+
+    /// Keeps a fact in place of `from`, `None` for no fact; `false`, with nothing changed, when it isn't that any more.
+    pub async fn swap_fact(
+        &self,
+        name: &'static str,
+        from: Option<String>,
+        to: String,
+    ) -> Result<bool, StoreError> {
+        let mut conn = self.writes().await?;
+        let changed = match from {
+            Some(from) => {
+                diesel::update(facts::table.find(name))
+                    .filter(facts::value.eq(from))
+                    .set(facts::value.eq(to))
+                    .execute(&mut conn)
+                    .await
+            }
+            None => {
+                diesel::insert_into(facts::table)
+                    .values((facts::name.eq(name), facts::value.eq(to)))
+                    .on_conflict(facts::name)
+                    .do_nothing()
+                    .execute(&mut conn)
+                    .await
+            }
+        };
+        Ok(changed.of("facts").map_err(DbError::of_write)? > 0)
+    }
 }

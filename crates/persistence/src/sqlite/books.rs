@@ -45,7 +45,8 @@ impl WalletStore for SqliteStore {
     }
 }
 
-fn wallet(conn: &mut SqliteConnection, owner: DbId) -> Result<Wallet, StoreError> {
+/// The wallet's row; an empty wallet without.
+pub fn wallet(conn: &mut SqliteConnection, owner: DbId) -> Result<Wallet, StoreError> {
     let row = wallets::table.find(owner).select(WalletRow::as_select()).get_result(conn).optional();
     row.of("wallets")?.map_or(Ok(Wallet::default()), Wallet::try_from)
 }
@@ -77,7 +78,7 @@ impl BookStore for SqliteStore {
 }
 
 /// The error of a read transaction.
-struct Snapshot(StoreError);
+pub struct Snapshot(pub StoreError);
 
 impl From<DieselError> for Snapshot {
     fn from(error: DieselError) -> Self {

@@ -36,4 +36,25 @@ impl SqliteStore {
         })
         .await
     }
+
+    /// Keeps a fact in place of `from`, `None` for no fact; `false`, with nothing changed, when it isn't that any more.
+    pub async fn swap_fact(
+        &self,
+        name: &'static str,
+        from: Option<String>,
+        to: String,
+    ) -> Result<bool, StoreError> {
+        self.write(move |conn| -> Result<bool, Problem<StoreError>> {
+            let row = (facts::name.eq(name), facts::value.eq(&to));
+            let changed = match from {
+                Some(from) => diesel::update(facts::table.find(name))
+                    .filter(facts::value.eq(from))
+                    .set(facts::value.eq(&to))
+                    .execute(conn),
+                None => diesel::insert_or_ignore_into(facts::table).values(row).execute(conn),
+            };
+            Ok(changed.of("facts")? > 0)
+        })
+        .await
+    }
 }

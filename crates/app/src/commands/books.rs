@@ -1,0 +1,59 @@
+//! `pix-gateway books`: statements that prove what the books were, elsewhere and later.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::ensure;
+use pix_domain::time::Clock;
+use serde_json::{Value, json};
+
+use super::answer;
+use crate::books::{self, Signed, SigningKey};
+use crate::cli;
+use crate::config::Config;
+use crate::store::Store;
+use crate::system::SystemClock;
+
+/// Makes a key and prints what statements are verified with. Needs no settings.
+pub fn key(path: &Path, as_json: bool) -> anyhow::Result<ExitCode> {
+    let public = SigningKey::make(path)?.public();
+    Ok(answer(as_json, &json!({"public_key": public}), || public.clone()))
+}
+
+/// Verifies a statement. Needs no settings and no database.
+pub fn verify(arguments: &cli::BooksVerify) -> anyhow::Result<ExitCode> {
+    let statement = match Signed::read(&arguments.file).and_then(|read| read.verify(&arguments.public_key)) {
+        Ok(statement) => statement,
+        Err(error) => {
+            let problem = format!("{error:#}");
+            answer(arguments.json, &json!({"valid": false, "problem": problem}), || {
+                format!("the statement is NOT valid: {problem}")
+            });
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    let value = json!({"valid": true, "statement": statement});
+    Ok(answer(arguments.json, &value, || {
+        let text = |pointer: &str| statement.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        format!(
+            "the statement of {} is valid: made at {}, cash expected {}, root {}\n{statement:#}",
+            text("/date"),
+            text("/made_at"),
+            text("/cash_expected"),
+            text("/chain/root"),
+        )
+    }))
+}
+
+/// Signs a statement of the books as they are, and prints it.
+pub async fn sign(config: &Config, key: &Path, date: Option<String>) -> anyhow::Result<ExitCode> {
+    let today = books::day(SystemClock.now());
+    let date = date.unwrap_or_else(|| today.clone());
+    let is_day =
+        chrono::NaiveDate::parse_from_str(&date, "%Y-%m-%d").is_ok_and(|day| day.to_string() == date);
+    ensure!(is_day && date <= today, "--date takes a day such as {today}, and none to come");
+    let key = SigningKey::read(key)?;
+    let store = Store::open_existing(config).await?;
+    print!("{}", books::sign(&store, &config.public_url, &key, &date).await?);
+    Ok(ExitCode::SUCCESS)
+}
