@@ -19,6 +19,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("pix-pg-server", &[]),
     ("pix-credentials", &["pix-domain"]),
     ("pix-http", &["pix-domain"]),
+    ("pix-console", &["pix-domain"]),
     (
         "pix-gateway",
         &[
@@ -29,6 +30,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "pix-simulator",
             "pix-credentials",
             "pix-http",
+            "pix-console",
         ],
     ),
     ("pix-bench", &["pix-domain", "pix-persistence", "pix-pg-server"]),

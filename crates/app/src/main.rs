@@ -7,6 +7,7 @@ mod cli;
 mod commands;
 mod compare;
 mod config;
+mod console;
 mod dangers;
 #[cfg(feature = "fail-points")]
 mod fail_points;
@@ -53,6 +54,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Openapi { postman } => return commands::openapi::run(postman),
         Command::Completions { shell } => return commands::completions::run(shell),
         Command::Man { out } => return commands::man::run(&out),
+        Command::Operator(command) => return commands::operator::run(command),
         _ => {}
     }
     let (mut source, problems) = Source::gather(cli.config.as_deref(), environment(), &cli.set);
@@ -83,9 +85,11 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::AuditLog(command) => commands::audit_log::run(&config, command).await,
         Command::Audit(arguments) => commands::audit::run(&config, arguments).await,
         // These were run before.
-        Command::Openapi { .. } | Command::Config(_) | Command::Completions { .. } | Command::Man { .. } => {
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Openapi { .. }
+        | Command::Config(_)
+        | Command::Completions { .. }
+        | Command::Man { .. }
+        | Command::Operator(_) => Ok(ExitCode::SUCCESS),
         Command::Health => commands::health::run(&config).await,
         Command::Doctor { json } => Ok(commands::doctor::run(&config, json).await),
         Command::Simulator(arguments) => commands::simulator::run(&config, arguments).await,
