@@ -105,14 +105,9 @@ async fn an_operator_suspends_an_integrator_and_revokes_a_key() {
     browser.click("summary").await.unwrap();
     browser.click("form[action$=suspend] button").await.unwrap();
     says(&browser, "It is suspended.").await;
-    let (status, refused) = desk
-        .client
-        .post(
-            "/api/v1/withdrawals",
-            json!({"amount": 1, "creditParty": {"keyType": "CPF", "key": "52998224725"}}),
-        )
-        .await
-        .unwrap();
+    let payee = json!({"name": "Ana", "keyType": "CPF", "key": "52998224725", "taxId": "52998224725"});
+    let body = json!({"amount": 1, "creditParty": payee});
+    let (status, refused) = desk.client.post("/api/v1/withdrawals", body).await.unwrap();
     assert_eq!(status, 403, "at once, on this node: {refused}");
     browser.click("td summary").await.unwrap();
     browser.click("form[action$=revoke] button").await.unwrap();

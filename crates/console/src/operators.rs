@@ -3,7 +3,7 @@
 //! A token is `pixop_`, 64 hexadecimal digits (32 random bytes) and a checksum of 8 more: a mistyped one is known as such.
 //! What has 256 random bits needs no slow hash: nobody finds it from its SHA-256.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use pix_domain::audit_log::Operator;
 use sha2::{Digest, Sha256};
@@ -149,7 +149,11 @@ impl Operators {
 
 /// Bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a text can't fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 fn checksum(body: &str) -> String {

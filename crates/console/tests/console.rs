@@ -57,7 +57,7 @@ impl Watch for Lookout {
             database: Ok(()),
             workers: vec![("reconciler", true)],
             breaker: None,
-            answered: Some((60, Duration::from_secs(60))),
+            answered: Some((60, Duration::from_mins(1))),
         }
     }
 

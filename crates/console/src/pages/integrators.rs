@@ -3,7 +3,7 @@
 use actix_web::web::Path;
 use pix_domain::credentials::{ApiKey, Integrator, IntegratorStatus, Scopes};
 use pix_domain::fees::{FeeRule, FeeSchedule};
-use pix_domain::limits::{LimitKind, Standing, Windows, standings};
+use pix_domain::limits::{LimitKind, Most, Standing, Windows, standings};
 use pix_domain::list::ListQuery;
 use pix_domain::money::Cents;
 use pix_domain::time::Timestamp;
@@ -174,7 +174,7 @@ fn of_limits(stand: &[Standing]) -> Markup {
         });
         vec![
             text(one.kind.as_str().replace('_', " ")),
-            shown(one.kind, one.most.map(|most| most.get())),
+            shown(one.kind, one.most.map(Most::get)),
             shown(one.kind, one.used),
             shown(one.kind, one.left()),
             then,

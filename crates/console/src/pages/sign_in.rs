@@ -6,7 +6,7 @@ use actix_web::{HttpRequest, HttpResponse};
 
 use super::Page;
 use crate::door::{Failed, Knock, Posted, console, see, set_cookie};
-use crate::html::{Markup, button, el, field, text};
+use crate::html::{Markup, button, el, field, text, void};
 use crate::operators::OperatorToken;
 use crate::page::document;
 use crate::{NoRandomness, PATH};
@@ -28,10 +28,15 @@ fn form(status: StatusCode, wrong: Option<&str>) -> HttpResponse {
         "token",
         &[("type", "password"), ("autocomplete", "current-password"), ("required", ""), ("autofocus", "")],
     );
+    // What keeps tokens asks for a name beside each: who it is stands in the token.
+    let name = void(
+        "input",
+        &[("type", "text"), ("value", "operator"), ("autocomplete", "username"), ("hidden", "")],
+    );
     let form = el(
         "form",
         &[("method", "post"), ("action", &format!("{PATH}/sign-in")), ("class", "stack card")],
-        [token, button("Sign in")],
+        [name, token, button("Sign in")],
     );
     let hint = el(
         "p",

@@ -36,7 +36,7 @@ pub(super) async fn show(visit: Visit) -> Page {
             integrator(resource.integrator_id, names.name(resource.integrator_id)),
             time(submitted_at),
             age(submitted_at, now),
-            last.map_or_else(none, seen),
+            last.as_ref().map_or_else(none, seen),
             proposal,
         ]);
     }
@@ -48,7 +48,7 @@ pub(super) async fn show(visit: Visit) -> Page {
     Ok(page(&visit, Place::Uncertain, "Uncertain and in review", [section("Queue", [queue]), hint]))
 }
 
-fn seen(evidence: Evidence) -> Markup {
+fn seen(evidence: &Evidence) -> Markup {
     let words = format!("{}: {}", evidence.kind.as_str(), evidence.proof.as_str().replace('_', " "));
     Markup::all([text(words), text(", "), time(evidence.at)])
 }
