@@ -30,10 +30,14 @@ impl<'a> Proposal<'a> {
             .then_some(Self { entry, verdict })
     }
 
-    /// Who proposed what, and until when.
+    /// Who proposed what.
     pub(super) fn shown(&self) -> Markup {
-        let words = format!("{} proposed: {}. ", self.entry.operator.as_str(), self.verdict.as_str());
-        Markup::all([text(words), text("Until "), time(self.entry.at.plus(PROPOSAL_LIFETIME)), text(" UTC")])
+        text(format!("{} proposed: {}", self.entry.operator.as_str(), self.verdict.as_str()))
+    }
+
+    /// Until when it holds.
+    fn until(&self) -> Markup {
+        Markup::all([text(". It holds until "), time(self.entry.at.plus(PROPOSAL_LIFETIME)), text(" UTC.")])
     }
 }
 
@@ -64,7 +68,11 @@ pub(super) fn form(visit: &Visit, found: &Found, acts: &[LogEntry]) -> Markup {
                 "Say the same below to confirm it, if you know it too and not only from whoever proposed it."
             };
             let reason = format!("Reason: {}", proposal.entry.detail);
-            el("div", &[("class", "proposal")], [el("p", &[], [proposal.shown()]), p(reason), p(next)])
+            el(
+                "div",
+                &[("class", "proposal")],
+                [el("p", &[], [proposal.shown(), proposal.until()]), p(reason), p(next)],
+            )
         }
         None => p(
             "Wait for the provider's answer as long as you can. What two operators decide moves the money: the first proposes, and nothing moves; another confirms within 24 hours.",

@@ -34,13 +34,12 @@ pub(super) async fn show(visit: Visit) -> Page {
             state(stands.name()),
             money(held),
             integrator(resource.integrator_id, names.name(resource.integrator_id)),
-            time(submitted_at),
-            age(submitted_at, now),
+            Markup::all([time(submitted_at), text(", for "), age(submitted_at, now)]),
             last.as_ref().map_or_else(none, seen),
             proposal,
         ]);
     }
-    let heads = ["Record", "State", "Held", "Integrator", "Sent (UTC)", "Age", "Last evidence", "Proposal"];
+    let heads = ["Record", "State", "Held", "Integrator", "Sent (UTC)", "Last evidence", "Proposal"];
     let hint = p(format!(
         "The {MAX_SHOWN} that were sent first. Nothing is sent again and nothing is released by time: each ends by the provider's answer, or by two operators who agree on its page."
     ));
