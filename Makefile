@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: help run demo test soak lint fmt build tools bench bench-quick flood bench-cala postgres crash-matrix postback-storm planted-bugs webhook-libraries api-tools openapi fuzz-api browser pay-images fuzz deb package-test deploy-tools lint-deploy
+.PHONY: help run demo test soak lint fmt build tools bench bench-quick flood bench-cala postgres crash-matrix postback-storm planted-bugs webhook-libraries api-tools openapi fuzz-api browser pay-images console-images fuzz deb package-test deploy-tools lint-deploy
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -94,6 +94,9 @@ postback-storm: tools postgres ## Deliver EVENTS postbacks to receivers that fai
 
 pay-images: tools browser ## Take the pictures of the payment page and of a receipt anew: docs/images/*.png
 	$(CARGO) run --quiet --package pix-tests --bin pay_images -- docs/images
+
+console-images: tools browser ## Take the pictures of the operators' console anew: docs/images/console-*.png
+	$(CARGO) run --quiet --package pix-tests --bin console_images -- docs/images
 
 planted-bugs: tools ## Plant one-line mistakes in a scratch copy, one by one, and see that a suite turns red with each
 	tests/planted/run.sh $(PLANTED)

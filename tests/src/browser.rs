@@ -135,11 +135,22 @@ impl Browser {
 
     /// Clicks on what a CSS selector finds, as a person does.
     pub async fn click(&self, selector: &str) -> anyhow::Result<()> {
-        let found = self.command("/element", &json!({"using": "css selector", "value": selector})).await?;
-        let id = found.as_object().and_then(|found| found.values().next()).and_then(Value::as_str);
-        let id = id.with_context(|| format!("no {selector}"))?;
+        let id = self.element(selector).await?;
         self.command(&format!("/element/{id}/click"), &json!({})).await?;
         Ok(())
+    }
+
+    /// Types into what a CSS selector finds, as a person does.
+    pub async fn write(&self, selector: &str, text: &str) -> anyhow::Result<()> {
+        let id = self.element(selector).await?;
+        self.command(&format!("/element/{id}/value"), &json!({"text": text})).await?;
+        Ok(())
+    }
+
+    async fn element(&self, selector: &str) -> anyhow::Result<String> {
+        let found = self.command("/element", &json!({"using": "css selector", "value": selector})).await?;
+        let id = found.as_object().and_then(|found| found.values().next()).and_then(Value::as_str);
+        Ok(id.with_context(|| format!("no {selector}"))?.to_owned())
     }
 
     /// A command of the Chrome `DevTools` Protocol.

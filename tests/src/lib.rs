@@ -12,6 +12,7 @@ pub use pix_pg_server::Port;
 use serde_json::Value;
 
 pub mod browser;
+pub mod console;
 pub mod crash;
 mod listener;
 pub mod storm;

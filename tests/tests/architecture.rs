@@ -20,6 +20,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("pix-credentials", &["pix-domain"]),
     ("pix-traces", &[]),
     ("pix-http", &["pix-domain", "pix-traces"]),
+    ("pix-console", &["pix-domain"]),
     (
         "pix-gateway",
         &[
@@ -31,6 +32,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "pix-credentials",
             "pix-traces",
             "pix-http",
+            "pix-console",
         ],
     ),
     ("pix-bench", &["pix-domain", "pix-persistence", "pix-pg-server"]),

@@ -1,4 +1,4 @@
-//! What operators' tools read, on a listener of their own: metrics, and how this node is in detail.
+//! What operators and their tools read, on a listener of their own: metrics, how this node is in detail, and the console.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,11 +9,12 @@ use actix_web::http::StatusCode;
 use actix_web::{App, HttpResponse, HttpServer, web};
 use anyhow::Context;
 use metrics_exporter_prometheus::PrometheusHandle;
+use pix_console::{Console, Mount};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
 use crate::health::Health;
-use crate::meters;
+use crate::meters::{self, Answered};
 
 /// How long an idle connection of a scraper is kept.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
@@ -25,6 +26,7 @@ pub struct Admin {
     handle: ServerHandle,
     task: JoinHandle<std::io::Result<()>>,
     upkeep: JoinHandle<()>,
+    console: Mount,
 }
 
 /// What is asked.
@@ -34,17 +36,25 @@ struct Desk {
 }
 
 impl Admin {
-    /// Listens on `listen`; `None` for no listener. From now on what is counted is kept.
-    pub fn start(listen: Option<SocketAddr>, health: Arc<Health>) -> anyhow::Result<Option<Self>> {
+    /// Listens on `listen`; `None` for no listener. From now on what is counted is kept, and sampled for the console where
+    /// there is one.
+    pub fn start(
+        listen: Option<SocketAddr>,
+        health: Arc<Health>,
+        answered: Option<Arc<Answered>>,
+    ) -> anyhow::Result<Option<Self>> {
         let Some(listen) = listen else { return Ok(None) };
         let counted = meters::recorder()?;
         let desk = web::Data::new(Desk { counted: counted.clone(), health });
+        let console = Mount::default();
+        let mount = console.clone();
         let server = HttpServer::new(move || {
             App::new()
                 .app_data(desk.clone())
                 .route("/metrics", web::get().to(scrape))
                 .route("/health/live", web::get().to(live))
                 .route("/health/ready", web::get().to(ready))
+                .configure(mount.clone().routes())
         });
         let server = server
             .workers(1)
@@ -60,9 +70,17 @@ impl Admin {
             loop {
                 interval.tick().await;
                 counted.run_upkeep();
+                if let Some(answered) = &answered {
+                    answered.sample(&counted.render());
+                }
             }
         });
-        Ok(Some(Self { handle: server.handle(), task: tokio::spawn(server), upkeep }))
+        Ok(Some(Self { handle: server.handle(), task: tokio::spawn(server), upkeep, console }))
+    }
+
+    /// From now on the console is there; without one, it says that it is off.
+    pub fn open(&self, console: Option<Console>) {
+        self.console.open(console);
     }
 
     /// Ends.

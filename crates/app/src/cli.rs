@@ -88,6 +88,9 @@ pub enum Command {
     /// See what became of postbacks, and send them again.
     #[command(subcommand)]
     Postback(Postback),
+    /// Let operators in to the console.
+    #[command(subcommand)]
+    Operator(Operator),
     /// List withdrawals and refunds whose outcome isn't known, oldest first, with what is held for them.
     Uncertain {
         /// Answer in JSON.
@@ -423,6 +426,20 @@ pub enum Postback {
         /// `outcomes` (a confirmed payment, the end of a withdrawal), `all`, or `default` (v1 all, v2 outcomes).
         #[arg(long)]
         events: String,
+        /// Answer in JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `operator`.
+#[derive(Debug, Subcommand)]
+pub enum Operator {
+    /// Print a fresh token for the console, shown this once, and what `PIX_CONSOLE_OPERATORS` takes to let it in. Nothing is
+    /// stored.
+    Token {
+        /// Whose: the name that is written to the audit log.
+        name: String,
         /// Answer in JSON.
         #[arg(long)]
         json: bool,

@@ -17,6 +17,7 @@ pub mod limits;
 pub mod man;
 pub mod migrate;
 pub mod openapi;
+pub mod operator;
 pub mod postback;
 pub mod resolve;
 pub mod restore;

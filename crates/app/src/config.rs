@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use pix_console::{ConsoleConfig, Operators};
 use pix_http::{CertificateError, RateStore};
 use pix_notifications::{
     AT_ONCE_BOUNDS, DelivererConfig, KEEP_DAYS_BOUNDS, PER_ENDPOINT_BOUNDS, POLL_INTERVAL_MS_BOUNDS,
@@ -381,6 +382,16 @@ pub const SETTINGS: &[Setting] = &[
         "Address and port of /metrics and of health in detail, for operators only; `off` for none.",
     ),
     open(
+        "PIX_CONSOLE_OPERATORS",
+        None,
+        "Who may sign in to the console, on PIX_ADMIN_LISTEN: NAME:SHA256HEX as `pix-gateway operator token` prints it, separated by commas, at most 32. Without it there is no console.",
+    ),
+    open(
+        "PIX_CONSOLE_HOSTS",
+        Some(""),
+        "Names that the console may be reached by besides localhost and addresses, separated by commas, at most 16.",
+    ),
+    open(
         "PIX_OPERATOR",
         None,
         "Who runs a command, for the audit log; default the name of the user on this machine. --operator wins over it.",
@@ -693,6 +704,8 @@ pub struct Config {
     pub postbacks: PostbackSettings,
     /// `PIX_ADMIN_LISTEN`; `None` for off.
     pub admin_listen: Option<SocketAddr>,
+    /// `PIX_CONSOLE_OPERATORS` and `PIX_CONSOLE_HOSTS`; `None` for no console.
+    pub console: Option<ConsoleConfig>,
     /// `PIX_OPERATOR`
     pub operator: Option<String>,
     /// `PIX_SIMULATOR_LISTEN`
@@ -949,6 +962,7 @@ impl Config {
                         .parsed("PIX_ADMIN_LISTEN", "an address and port such as 127.0.0.1:9464, or off")?,
                 ),
             },
+            console: console(source)?,
             operator: source.text("PIX_OPERATOR"),
             simulator_listen: source
                 .parsed("PIX_SIMULATOR_LISTEN", "an address and port such as 127.0.0.1:8081")?,
@@ -1245,6 +1259,36 @@ fn callback_secret(source: &Source) -> Result<Option<String>, ConfigError> {
     ))
 }
 
+/// The most names in `PIX_CONSOLE_HOSTS`.
+const MAX_CONSOLE_HOSTS: usize = 16;
+/// The longest of them, in characters (RFC 1035, section 2.3.4).
+const MAX_HOST_CHARS: usize = 253;
+
+fn console(source: &Source) -> Result<Option<ConsoleConfig>, ConfigError> {
+    let hosts = source.list("PIX_CONSOLE_HOSTS");
+    let is_name = |name: &String| {
+        name.len() <= MAX_HOST_CHARS
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
+    };
+    if hosts.len() > MAX_CONSOLE_HOSTS || !hosts.iter().all(is_name) {
+        return Err(ConfigError(format!(
+            "PIX_CONSOLE_HOSTS takes at most {MAX_CONSOLE_HOSTS} names such as console.example.com, without scheme and port"
+        )));
+    }
+    let text = source.text("PIX_CONSOLE_OPERATORS").unwrap_or_default();
+    let operators =
+        Operators::parse(&text).map_err(|refused| ConfigError(format!("PIX_CONSOLE_OPERATORS {refused}")))?;
+    if operators.is_empty() {
+        return Ok(None);
+    }
+    if source.text("PIX_ADMIN_LISTEN").as_deref() == Some("off") {
+        return Err(ConfigError(
+            "PIX_CONSOLE_OPERATORS is set, and there is nowhere to sign in: PIX_ADMIN_LISTEN must be an address, not off".into(),
+        ));
+    }
+    Ok(Some(ConsoleConfig { operators, hosts, is_encrypted: false }))
+}
+
 fn trusted_proxies(source: &Source) -> Result<Vec<String>, ConfigError> {
     let proxies = source.list("PIX_TRUSTED_PROXIES");
     for proxy in &proxies {
@@ -1366,11 +1410,28 @@ mod tests {
             ("PIX_OTLP_QUEUE", "511", "from 512 to 65536"),
             ("PIX_OTLP_INTERVAL_MS", "99", "from 100 to 60000"),
             ("PIX_OTLP_TIMEOUT_MS", "30001", "from 100 to 30000"),
+            ("PIX_CONSOLE_OPERATORS", "ana", "NAME:SHA256HEX"),
+            ("PIX_CONSOLE_HOSTS", "https://console.example", "console.example.com"),
         ] {
             let refused = load(&[(name, value)]).unwrap_err().to_string();
             assert!(refused.contains(name) && refused.contains(says), "{refused}");
             assert!(!refused.contains("hunter2"), "{refused}");
         }
+    }
+
+    #[test]
+    fn the_console_is_there_when_somebody_may_sign_in_and_somewhere() {
+        let ana = ("PIX_CONSOLE_OPERATORS", format!("ana:{}", "ab".repeat(32)));
+        let ana = (ana.0, ana.1.as_str());
+        assert!(load(&[]).unwrap().console.is_none());
+        assert!(load(&[("PIX_CONSOLE_OPERATORS", "")]).unwrap().console.is_none());
+        let console = load(&[ana, ("PIX_CONSOLE_HOSTS", "a.example, b.example")]).unwrap().console.unwrap();
+        assert_eq!(console.hosts, ["a.example", "b.example"]);
+        let refused = load(&[ana, ("PIX_ADMIN_LISTEN", "off")]).unwrap_err().to_string();
+        assert!(refused.contains("PIX_ADMIN_LISTEN must be an address"), "{refused}");
+        let twice = format!("{0},{0}", ana.1);
+        let refused = load(&[("PIX_CONSOLE_OPERATORS", &twice)]).unwrap_err().to_string();
+        assert!(refused.contains("\"ana\" twice"), "{refused}");
     }
 
     #[test]

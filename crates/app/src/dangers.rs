@@ -55,6 +55,9 @@ pub fn warnings(config: &Config) -> Vec<ConfigError> {
     if config.admin_listen.is_some_and(|listen| !listen.ip().is_loopback()) {
         found.push("PIX_ADMIN_LISTEN is not loopback, and asks for no credentials: let nobody but operators reach it");
     }
+    if config.console.is_some() && config.admin_listen.is_some_and(|listen| !listen.ip().is_loopback()) {
+        found.push("PIX_CONSOLE_OPERATORS lets operators sign in over a network without encryption: make PIX_ADMIN_LISTEN loopback, and reach it through ssh");
+    }
     if config.cors_allow_origins.iter().any(|origin| origin == "*") {
         found.push("PIX_CORS_ALLOW_ORIGINS has \"*\", which matches no origin: name each one");
     }

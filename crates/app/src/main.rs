@@ -8,6 +8,7 @@ mod cli;
 mod commands;
 mod compare;
 mod config;
+mod console;
 mod dangers;
 #[cfg(feature = "fail-points")]
 mod fail_points;
@@ -60,6 +61,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Man { out } => return commands::man::run(&out),
         Command::Books(cli::Books::Key { file, json }) => return commands::books::key(&file, json),
         Command::Books(cli::Books::Verify(arguments)) => return commands::books::verify(&arguments),
+        Command::Operator(command) => return commands::operator::run(command),
         _ => {}
     }
     let (mut source, problems) = Source::gather(cli.config.as_deref(), environment(), &cli.set);
@@ -98,7 +100,8 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         | Command::Config(_)
         | Command::Completions { .. }
         | Command::Man { .. }
-        | Command::Books(_) => Ok(ExitCode::SUCCESS),
+        | Command::Books(_)
+        | Command::Operator(_) => Ok(ExitCode::SUCCESS),
         Command::Health => commands::health::run(&config).await,
         Command::Doctor { json } => Ok(commands::doctor::run(&config, json).await),
         Command::Simulator(arguments) => commands::simulator::run(&config, arguments).await,

@@ -3,7 +3,9 @@
 //! What is of the database is measured anew by each scrape, into a recorder of its own: what could not be found out is not
 //! there, rather than as it was before.
 
-use std::sync::OnceLock;
+use std::collections::VecDeque;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
@@ -63,6 +65,38 @@ pub fn recorder() -> anyhow::Result<PrometheusHandle> {
     );
     metrics::gauge!("process_start_time_seconds").set(number(seconds(SystemClock.now())));
     Ok(RECORDER.get_or_init(|| handle).clone())
+}
+
+/// How many requests were answered lately, for those who watch.
+#[derive(Default)]
+pub struct Answered {
+    /// How many there were in all, at times.
+    samples: Mutex<VecDeque<(Instant, u64)>>,
+}
+
+impl Answered {
+    /// How many samples are kept: those of a minute, one every five seconds.
+    const KEPT: usize = 13;
+
+    /// Reads the sum of what is counted now, in Prometheus' text format.
+    pub fn sample(&self, counted: &str) {
+        let requests = counted.lines().filter(|line| line.starts_with("pix_http_requests_total"));
+        let counts = requests.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok());
+        let sum = counts.fold(0, u64::saturating_add);
+        let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        if samples.len() >= Self::KEPT {
+            samples.pop_front();
+        }
+        samples.push_back((Instant::now(), sum));
+    }
+
+    /// How many were answered between the oldest sample and the newest, and how long that was.
+    pub fn lately(&self) -> Option<(u64, Duration)> {
+        let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        let ((began, before), (ended, after)) = (samples.front()?, samples.back()?);
+        let span = ended.duration_since(*began);
+        (!span.is_zero()).then(|| (after.saturating_sub(*before), span))
+    }
 }
 
 /// What is of the whole database.

@@ -15,6 +15,7 @@ use pix_domain::error::StoreError;
 use pix_domain::evidence::EvidenceStore;
 use pix_domain::fees::FeeStore;
 use pix_domain::follow_up::{FollowUpStore, LookupStore};
+use pix_domain::ids::ResourceRef;
 use pix_domain::limits::LimitStore;
 use pix_domain::ports::Stores;
 use pix_domain::postbacks::delivery::DeliveryStore;
@@ -112,6 +113,9 @@ pub trait VitalStore: Send + Sync {
     /// Sums, and what is overdue at `now`.
     async fn vitals(&self, now: Timestamp) -> Result<Vitals, StoreError>;
 
+    /// Withdrawals and refunds whose outcome nobody knows, those that were sent first before the others, at most `limit`.
+    async fn uncertain(&self, limit: u32) -> Result<Vec<ResourceRef>, StoreError>;
+
     /// Whether it takes writes; nothing is written.
     async fn check_writable(&self) -> Result<(), StoreError>;
 
@@ -129,6 +133,10 @@ pub trait VitalStore: Send + Sync {
 impl VitalStore for SqliteStore {
     async fn vitals(&self, now: Timestamp) -> Result<Vitals, StoreError> {
         Self::vitals(self, now).await
+    }
+
+    async fn uncertain(&self, limit: u32) -> Result<Vec<ResourceRef>, StoreError> {
+        Self::uncertain(self, limit).await
     }
 
     async fn check_writable(&self) -> Result<(), StoreError> {
@@ -152,6 +160,10 @@ impl VitalStore for SqliteStore {
 impl VitalStore for PgStore {
     async fn vitals(&self, now: Timestamp) -> Result<Vitals, StoreError> {
         Self::vitals(self, now).await
+    }
+
+    async fn uncertain(&self, limit: u32) -> Result<Vec<ResourceRef>, StoreError> {
+        Self::uncertain(self, limit).await
     }
 
     async fn check_writable(&self) -> Result<(), StoreError> {

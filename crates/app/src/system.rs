@@ -50,6 +50,12 @@ impl Ids for SystemIds {
     }
 }
 
+/// Random bytes of the operating system; `None` when it gave none.
+pub fn random_bytes() -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).is_ok().then_some(bytes)
+}
+
 /// `bytes` random bytes of the operating system, as hexadecimal digits.
 pub fn random_hex(bytes: usize) -> anyhow::Result<String> {
     let mut buffer = vec![0_u8; bytes];

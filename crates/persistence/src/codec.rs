@@ -206,6 +206,9 @@ pub fn outgoing_state(
 /// The names of the states that an outgoing movement stays in.
 pub const FINAL_STATES: [&str; 4] = ["completed", "failed", "canceled", "returned"];
 
+/// The names of the states in which nobody knows whether the money left.
+pub const UNCERTAIN_STATES: [&str; 3] = ["submitting", "uncertain", "needs_review"];
+
 /// Why an outgoing movement failed, to be kept.
 pub const fn failure_of(state: &OutgoingState) -> Option<&Failure> {
     match state {
@@ -226,6 +229,7 @@ mod tests {
             let (code, message) = of_failed.map(|failure| (failure.code, failure.message)).unzip();
             let state = outgoing_state("t.state", name, code, message).unwrap();
             assert_eq!((state.name(), state.is_final()), (name, FINAL_STATES.contains(&name)));
+            assert_eq!(state.is_uncertain(), UNCERTAIN_STATES.contains(&name), "{name}");
         }
     }
 

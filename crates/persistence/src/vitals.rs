@@ -1,5 +1,6 @@
 //! What operators are told of a store: sums, what is overdue, how the connections are used. It decides nothing.
 
+use pix_domain::ids::ResourceRef;
 use pix_domain::time::Timestamp;
 
 /// Counting stops here.
@@ -57,4 +58,11 @@ impl PoolUse {
             waiting: status.waiting,
         }
     }
+}
+
+/// The first `limit` of `found`, by when they were last sent.
+pub(crate) fn oldest(mut found: Vec<(Timestamp, ResourceRef)>, limit: u32) -> Vec<ResourceRef> {
+    found.sort_unstable();
+    found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    found.into_iter().map(|(_, resource)| resource).collect()
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pix_conformance::{Services, StoreSet};
+use pix_domain::ids::ResourceKind;
 use pix_domain::time::Timestamp;
 use pix_persistence::postgres::{PgOptions, PgStore};
 use pix_persistence::sqlite::{SqliteOptions, SqliteStore};
@@ -62,6 +63,9 @@ async fn sqlite_sums_the_money_and_tells_what_is_overdue() {
     let before = store.vitals(Timestamp::from_micros(0)).await.unwrap();
     assert_eq!((told(&before), before.follow_ups), ([12_000, 3_000, 0], Overdue::default()));
     assert!(is_due(&store.vitals(due).await.unwrap(), due));
+    let unknown = store.uncertain(9).await.unwrap();
+    assert!(matches!(unknown.as_slice(), [one] if one.kind == ResourceKind::Withdrawal), "{unknown:?}");
+    assert_eq!(store.uncertain(0).await.unwrap(), []);
     store.check_writable().await.unwrap();
     let pools: Vec<_> = store.pools().iter().map(|pool| (pool.pool, pool.max, pool.waiting)).collect();
     assert_eq!(pools, [("reads", 4, 0), ("writer", 0, 0)]);
@@ -76,6 +80,9 @@ async fn postgres_sums_the_money_and_tells_what_is_overdue() {
     let before = store.vitals(Timestamp::from_micros(0)).await.unwrap();
     assert_eq!((told(&before), before.follow_ups), ([12_000, 3_000, 0], Overdue::default()));
     assert!(is_due(&store.vitals(due).await.unwrap(), due));
+    let unknown = store.uncertain(9).await.unwrap();
+    assert!(matches!(unknown.as_slice(), [one] if one.kind == ResourceKind::Withdrawal), "{unknown:?}");
+    assert_eq!(store.uncertain(0).await.unwrap(), []);
     let pools: Vec<_> = store.pools().iter().map(|pool| (pool.pool, pool.max)).collect();
     assert_eq!(pools, [("money", 8), ("reads", 8), ("workers", 2)]);
     assert!(store.pools().iter().all(|pool| pool.used == 0 && pool.idle <= pool.max));

@@ -62,7 +62,7 @@ const ACTIONS: [(&str, &str); 12] = [
 ];
 
 /// What to do about a finding with that code.
-fn action(code: &str) -> &'static str {
+pub fn action(code: &str) -> &'static str {
     let known = ACTIONS.iter().find(|(known, _)| *known == code);
     known.map_or("look at the record, and at its evidence", |(_, action)| action)
 }

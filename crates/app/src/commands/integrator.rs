@@ -46,13 +46,8 @@ pub async fn run(config: &Config, command: cli::Integrator) -> anyhow::Result<Ex
             }))
         }
         cli::Integrator::Suspend { integrator, undo, json } => {
-            let to = if undo { IntegratorStatus::Active } else { IntegratorStatus::Suspended };
-            if store.integrators.find(IntegratorId(integrator)).await?.is_none() {
-                bail!("there is no integrator {integrator}; `pix-gateway integrator list` shows all");
-            }
-            let action = if undo { Action::IntegratorResumed } else { Action::IntegratorSuspended };
-            Journal::of_user(&store, config)?.record(action, &integrator.to_string(), "").await?;
-            store.integrators.set_status(IntegratorId(integrator), to).await?;
+            let journal = Journal::of_user(&store, config)?;
+            let to = suspend(&store, &journal, IntegratorId(integrator), !undo).await?;
             let value = json!({"uuid": integrator.to_string(), "status": status(to)});
             Ok(answer(json, &value, || format!("integrator {integrator} is {}", status(to))))
         }
@@ -76,6 +71,26 @@ pub async fn create(store: &Store, journal: &Journal, name: &str) -> anyhow::Res
     journal.record(Action::IntegratorCreated, &integrator.id.to_string(), name).await?;
     store.integrators.create(integrator.clone()).await?;
     Ok(integrator)
+}
+
+/// Lets an integrator move no money out, or lets it again; its status afterwards.
+pub async fn suspend(
+    store: &Store,
+    journal: &Journal,
+    id: IntegratorId,
+    suspended: bool,
+) -> anyhow::Result<IntegratorStatus> {
+    if store.integrators.find(id).await?.is_none() {
+        bail!("there is no integrator {id}; `pix-gateway integrator list` shows all");
+    }
+    let (to, action) = if suspended {
+        (IntegratorStatus::Suspended, Action::IntegratorSuspended)
+    } else {
+        (IntegratorStatus::Active, Action::IntegratorResumed)
+    };
+    journal.record(action, &id.to_string(), "").await?;
+    store.integrators.set_status(id, to).await?;
+    Ok(to)
 }
 
 fn row(integrator: &Integrator) -> serde_json::Value {

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use pix_domain::audit_log::Action;
+use pix_domain::ids::IntegratorId;
 use pix_domain::postbacks::delivery::{DeliveryState, Endpoint, EndpointId, Lane, ReplayQuery, Standing};
 use pix_domain::postbacks::events::{EventKey, EventQuery, ListedEvent, PostbackScope};
 use pix_domain::postbacks::service::MAX_REPLAYED;
@@ -36,24 +37,11 @@ pub async fn run(config: &Config, command: cli::Postback) -> anyhow::Result<Exit
         }
         cli::Postback::Redeliver { integrator, event, json } => {
             let id = known(&store, integrator).await?;
-            let key = EventKey::parse(id, &event)
-                .with_context(|| format!("\"{event}\" is not the id of an event: they look like evt_c…_2"))?;
-            let listed = store.postbacks.events.event(key).await?;
-            let listed = listed.with_context(|| format!("integrator {id} has no event {event}"))?;
-            let Some(url) = listed.postback_url() else {
-                bail!(
-                    "{event} has nowhere to go: its transaction has no postbackUrl, or it is one that is only listed"
-                );
-            };
-            Journal::of_user(&store, config)?
-                .record(Action::PostbacksReplayed, &id.to_string(), &event)
-                .await?;
-            store.postbacks.deliveries.redeliver(key, Lane::of(id, url), SystemClock.now()).await?;
+            redeliver(&store, &Journal::of_user(&store, config)?, id, &event).await?;
             Ok(answer(json, &json!({"redelivered": event}), || format!("{event} is delivered again")))
         }
         cli::Postback::Replay { integrator, since, until, types, delivered, json } => {
             let id = known(&store, integrator).await?;
-            let detail = json!({"since": since, "until": until, "types": types, "delivered": delivered});
             let query = ReplayQuery {
                 since: since.as_deref().map(time).transpose()?,
                 until: until.as_deref().map(time).transpose()?,
@@ -62,8 +50,7 @@ pub async fn run(config: &Config, command: cli::Postback) -> anyhow::Result<Exit
                 limit: MAX_REPLAYED,
             };
             let journal = Journal::of_user(&store, config)?;
-            journal.record(Action::PostbacksReplayed, &id.to_string(), &detail.to_string()).await?;
-            let replayed = store.postbacks.deliveries.replay(id, query, SystemClock.now()).await?;
+            let replayed = replay(&store, &journal, id, query).await?;
             Ok(answer(json, &json!({"replayed": replayed}), || replayed_text(replayed)))
         }
         cli::Postback::Endpoints { integrator, json } => {
@@ -75,12 +62,7 @@ pub async fn run(config: &Config, command: cli::Postback) -> anyhow::Result<Exit
         cli::Postback::Enable { integrator, endpoint, json } => {
             let id = known(&store, integrator).await?;
             let journal = Journal::of_user(&store, config)?;
-            journal.record(Action::EndpointEnabled, &id.to_string(), &endpoint.to_string()).await?;
-            if !store.postbacks.deliveries.forget_endpoint(id, EndpointId(endpoint)).await? {
-                bail!(
-                    "integrator {id} has no endpoint {endpoint} that failed lately; `pix-gateway postback endpoints` shows all"
-                );
-            }
+            enable(&store, &journal, id, EndpointId(endpoint)).await?;
             let value = json!({"endpoint": endpoint.to_string(), "enabled": true});
             Ok(answer(json, &value, || {
                 format!("endpoint {endpoint} is on; `pix-gateway postback replay` sends what it missed")
@@ -103,6 +85,62 @@ pub async fn run(config: &Config, command: cli::Postback) -> anyhow::Result<Exit
             }))
         }
     }
+}
+
+/// Delivers one event again.
+pub async fn redeliver(
+    store: &Store,
+    journal: &Journal,
+    id: IntegratorId,
+    event: &str,
+) -> anyhow::Result<()> {
+    let key = EventKey::parse(id, event)
+        .with_context(|| format!("\"{event}\" is not the id of an event: they look like evt_c…_2"))?;
+    let listed = store.postbacks.events.event(key).await?;
+    let listed = listed.with_context(|| format!("integrator {id} has no event {event}"))?;
+    let Some(url) = listed.postback_url() else {
+        bail!(
+            "{event} has nowhere to go: its transaction has no postbackUrl, or it is one that is only listed"
+        );
+    };
+    journal.record(Action::PostbacksReplayed, &id.to_string(), event).await?;
+    store.postbacks.deliveries.redeliver(key, Lane::of(id, url), SystemClock.now()).await?;
+    Ok(())
+}
+
+/// Delivers again what `query` names; how many.
+pub async fn replay(
+    store: &Store,
+    journal: &Journal,
+    id: IntegratorId,
+    query: ReplayQuery,
+) -> anyhow::Result<u64> {
+    let types: Vec<_> = query.kinds.iter().filter_map(|kind| kind.public_name()).collect();
+    let detail = json!({
+        "since": query.since.map(rfc3339),
+        "until": query.until.map(rfc3339),
+        "types": types,
+        "delivered": query.delivered,
+    });
+    journal.record(Action::PostbacksReplayed, &id.to_string(), &detail.to_string()).await?;
+    Ok(store.postbacks.deliveries.replay(id, query, SystemClock.now()).await?)
+}
+
+/// Switches an endpoint on again.
+pub async fn enable(
+    store: &Store,
+    journal: &Journal,
+    id: IntegratorId,
+    endpoint: EndpointId,
+) -> anyhow::Result<()> {
+    journal.record(Action::EndpointEnabled, &id.to_string(), &endpoint.0.to_string()).await?;
+    if !store.postbacks.deliveries.forget_endpoint(id, endpoint).await? {
+        bail!(
+            "integrator {id} has no endpoint {} that failed lately; `pix-gateway postback endpoints` shows all",
+            endpoint.0
+        );
+    }
+    Ok(())
 }
 
 fn text(listed: &ListedEvent) -> String {

@@ -16,6 +16,7 @@ use super::{integrator, key};
 use crate::admin::Admin;
 use crate::cli;
 use crate::config::{Config, ProviderSettings};
+use crate::console;
 use crate::dangers;
 use crate::gateway::{self, StopSignals};
 use crate::health::{DELIVERER, Health, RECONCILER, SEALER};
@@ -99,7 +100,8 @@ pub async fn start(config: &Config, arguments: &cli::Serve) -> anyhow::Result<Ru
     // First: what is measured before there is a recorder is lost.
     let stopping = Stopping::default();
     let health = Health::new(store.clone(), stopping.clone());
-    let admin = Admin::start(config.admin_listen, health.clone())?;
+    let answered = console::answered(config);
+    let admin = Admin::start(config.admin_listen, health.clone(), answered.clone())?;
     let traces = otlp::start(config.otlp.as_ref())?;
     let postbacks = gateway::postbacks(config, &store, &keys, arguments.demo)?;
     let deliverer = Deliverer::start(Relay::new(postbacks.clone()), config.postbacks.deliverer);
@@ -107,6 +109,9 @@ pub async fn start(config: &Config, arguments: &cli::Serve) -> anyhow::Result<Ru
     gate.watch(store.facts.clone());
     let (ports, breaker) = gateway::ports(config, &store, provider, gate).await?;
     let ports = gateway::waking(ports, deliverer.waker());
+    if let Some(admin) = &admin {
+        admin.open(console::of(config, &health, &ports, answered));
+    }
     let services = gateway::services(config, &store, &ports, postbacks, &keys)?;
     let mut http = gateway::http_config(config, &keys.callback_secret)?;
     http.tls = config.tls.as_ref().map(gateway::certificate).transpose()?;

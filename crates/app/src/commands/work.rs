@@ -9,6 +9,7 @@ use pix_notifications::Deliverer;
 
 use crate::admin::Admin;
 use crate::config::Config;
+use crate::console;
 use crate::dangers;
 use crate::gateway::{self, StopSignals};
 use crate::health::{DELIVERER, Health, RECONCILER, SEALER};
@@ -37,14 +38,19 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let provider = gateway::provider_config(&config, settings, &config.public_url, &keys.callback_secret);
     let stopping = Stopping::default();
     let health = Health::new(store.clone(), stopping.clone());
-    let admin = Admin::start(config.admin_listen, health.clone())?;
+    let answered = console::answered(&config);
+    let admin = Admin::start(config.admin_listen, health.clone(), answered.clone())?;
     let traces = otlp::start(config.otlp.as_ref())?;
     let postbacks = gateway::postbacks(&config, &store, &keys, false)?;
     let deliverer = Deliverer::start(Relay::new(postbacks), config.postbacks.deliverer);
     let gate = Gate::of(&store, config.restore_ask).await?;
     gate.watch(store.facts.clone());
     let (ports, breaker) = gateway::ports(&config, &store, provider, gate).await?;
-    let worker = Worker::start(gateway::waking(ports, deliverer.waker()), config.worker);
+    let ports = gateway::waking(ports, deliverer.waker());
+    if let Some(admin) = &admin {
+        admin.open(console::of(&config, &health, &ports, answered));
+    }
+    let worker = Worker::start(ports, config.worker);
     health.watch_breaker(breaker);
     health.watch(RECONCILER, worker.watch());
     let sealing = Sealing::start(&store, &config)?;

@@ -1,19 +1,20 @@
 //! What operators are told of the store.
 
 use diesel::pg::Pg;
-use diesel::prelude::{ExpressionMethods, QueryDsl, QueryResult};
+use diesel::prelude::{BoolExpressionMethods, ExpressionMethods, QueryDsl, QueryResult};
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::sql_types::{BigInt, Nullable};
 use diesel_async::RunQueryDsl;
 use pix_domain::error::StoreError;
+use pix_domain::ids::{IntegratorId, ResourceKind, ResourceRef};
 use pix_domain::time::Timestamp;
 
 use super::PgStore;
 use super::ask::Ask as _;
 use super::error::Of;
-use crate::codec::{self, DbTime, Instant};
-use crate::schema::facts;
-use crate::vitals::{MAX_COUNTED, Overdue, PoolUse, Vitals};
+use crate::codec::{self, DbId, DbTime, Instant, UNCERTAIN_STATES};
+use crate::schema::{facts, refunds, withdrawals};
+use crate::vitals::{MAX_COUNTED, Overdue, PoolUse, Vitals, oldest};
 
 /// The name of no fact: see [`PgStore::check_writable`].
 const NO_FACT: &str = "nothing";
@@ -114,6 +115,24 @@ impl Query for AskTime {
     type SqlType = Instant;
 }
 
+/// What of `$table` nobody knows the outcome of. Whatever isn't final is in the list of what is due: the rows are found by
+/// its index, however many there were ever.
+macro_rules! uncertain {
+    ($table:ident, $kind:expr, $limit:expr, $conn:expr) => {{
+        let rows: Vec<(DbId, DbId, DbTime)> = $table::table
+            .filter($table::follow_up_at.is_not_null().and($table::state.eq_any(UNCERTAIN_STATES)))
+            .order(($table::submitted_at.asc(), $table::id.asc()))
+            .limit(i64::from($limit))
+            .select(($table::integrator_id, $table::id, $table::submitted_at))
+            .rows($conn)
+            .await
+            .of(stringify!($table))?;
+        rows.into_iter().map(|(owner, id, at)| {
+            (at.0, ResourceRef { integrator_id: IntegratorId(owner.0), kind: $kind, id: id.0 })
+        })
+    }};
+}
+
 fn overdue(count: i64, since: Option<DbTime>) -> Result<Overdue, StoreError> {
     Ok(Overdue { count: codec::quantity("count", count)?, since: since.map(|at| at.0) })
 }
@@ -133,6 +152,14 @@ impl PgStore {
             callbacks: overdue(callbacks, called)?,
             deliveries: overdue(deliveries, delivered)?,
         })
+    }
+
+    /// Withdrawals and refunds whose outcome nobody knows, those that were sent first before the others, at most `limit`.
+    pub async fn uncertain(&self, limit: u32) -> Result<Vec<ResourceRef>, StoreError> {
+        let mut conn = self.reads().await?;
+        let mut found: Vec<_> = uncertain!(withdrawals, ResourceKind::Withdrawal, limit, &mut conn).collect();
+        found.extend(uncertain!(refunds, ResourceKind::Refund, limit, &mut conn));
+        Ok(oldest(found, limit))
     }
 
     /// Whether the server takes writes, on a connection for money: an update of no row, which writes nothing, and which a

@@ -1,15 +1,16 @@
 //! What operators are told of the store.
 
-use diesel::prelude::{ExpressionMethods, QueryDsl, RunQueryDsl};
+use diesel::prelude::{BoolExpressionMethods, ExpressionMethods, QueryDsl, RunQueryDsl};
 use diesel::sqlite::SqliteConnection;
 use pix_domain::error::StoreError;
+use pix_domain::ids::{IntegratorId, ResourceKind, ResourceRef};
 use pix_domain::time::Timestamp;
 
 use super::SqliteStore;
 use super::error::{Of, Problem};
-use crate::codec::{self, DbTime};
+use crate::codec::{self, DbId, DbTime, UNCERTAIN_STATES};
 use crate::schema::{callbacks, charges, deliveries, facts, refunds, wallets, withdrawals};
-use crate::vitals::{MAX_COUNTED, Overdue, PoolUse, Vitals};
+use crate::vitals::{MAX_COUNTED, Overdue, PoolUse, Vitals, oldest};
 
 /// The name of no fact: see [`SqliteStore::check_writable`].
 const NO_FACT: &str = "nothing";
@@ -23,6 +24,23 @@ macro_rules! overdue {
             .limit(MAX_COUNTED.into());
         let due: Vec<Option<DbTime>> = due.load($conn).of(stringify!($table))?;
         due.into_iter().flatten().map(|at| at.0).collect::<Vec<Timestamp>>()
+    }};
+}
+
+/// What of `$table` nobody knows the outcome of. Whatever isn't final is in the list of what is due: the rows are found by
+/// its index, however many there were ever.
+macro_rules! uncertain {
+    ($table:ident, $kind:expr, $limit:expr, $conn:expr) => {{
+        let rows: Vec<(DbId, DbId, DbTime)> = $table::table
+            .filter($table::follow_up_at.is_not_null().and($table::state.eq_any(UNCERTAIN_STATES)))
+            .order(($table::submitted_at.asc(), $table::id.asc()))
+            .limit(i64::from($limit))
+            .select(($table::integrator_id, $table::id, $table::submitted_at))
+            .load($conn)
+            .of(stringify!($table))?;
+        rows.into_iter().map(|(owner, id, at)| {
+            (at.0, ResourceRef { integrator_id: IntegratorId(owner.0), kind: $kind, id: id.0 })
+        })
     }};
 }
 
@@ -59,6 +77,16 @@ impl SqliteStore {
     /// How the database is at `now`.
     pub async fn vitals(&self, now: Timestamp) -> Result<Vitals, StoreError> {
         self.read(move |conn| vitals(conn, now)).await
+    }
+
+    /// Withdrawals and refunds whose outcome nobody knows, those that were sent first before the others, at most `limit`.
+    pub async fn uncertain(&self, limit: u32) -> Result<Vec<ResourceRef>, StoreError> {
+        self.read(move |conn| {
+            let mut found: Vec<_> = uncertain!(withdrawals, ResourceKind::Withdrawal, limit, conn).collect();
+            found.extend(uncertain!(refunds, ResourceKind::Refund, limit, conn));
+            Ok(oldest(found, limit))
+        })
+        .await
     }
 
     /// Whether the file takes writes: the writer takes its lock and updates no row, which writes nothing.
