@@ -178,7 +178,7 @@ impl Spans for Queue {
         self.held.fetch_add(1, Ordering::Relaxed);
         match self.spans.try_send(span) {
             Ok(()) if self.spans.max_capacity() - self.spans.capacity() >= MAX_BATCH => {
-                self.enough.notify_one()
+                self.enough.notify_one();
             }
             Ok(()) => {}
             Err(refused) => {

@@ -250,8 +250,9 @@ mod tests {
         let step = of(&[GIVEN], &["rojo=1", "congo=2"]);
         let told = step.run(async { (traceparent(), tracestate()) }).await;
         assert_eq!(told, (Some(step.here.to_string()), Some("rojo=1,congo=2".to_owned())));
-        let carried = step.run(async { carried(async { traceparent() }) }).await;
-        assert_eq!(carried.await, Some(step.here.to_string()));
+        let carry = || std::future::ready(Box::pin(carried(async { traceparent() })));
+        let outliving = step.run(async { Some(carry().await) }).await.unwrap();
+        assert_eq!(outliving.await, Some(step.here.to_string()));
         assert_eq!(of(&[GIVEN], &["Rojo=1"]).run(async { tracestate() }).await, None);
     }
 

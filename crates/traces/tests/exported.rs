@@ -1,5 +1,7 @@
 //! What is told of steps, with somebody who wants to know: half of all traces.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic, in its helpers too")]
+
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
 
