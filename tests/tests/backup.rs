@@ -134,10 +134,10 @@ async fn a_lost_database_comes_back_from_a_backup_and_nothing_is_sent_twice(data
     assert_eq!(asked["unanswered"], json!(0), "{asked}");
     soon("all settled", || async {
         let (_, page) = client.get("/api/v1/withdrawals?per_page=100").await.unwrap();
-        let states = page["data"].as_array().unwrap().iter().map(|made| text(made, "/substatus").unwrap());
-        let states: Vec<_> = states.collect();
-        assert!(states.len() == usize::try_from(everything).unwrap(), "{page}");
-        states.iter().all(|state| state == "settled")
+        let all = page["data"].as_array().unwrap().iter().map(|made| text(made, "/substatus").unwrap());
+        let all: Vec<_> = all.collect();
+        assert!(all.len() == usize::try_from(everything).unwrap(), "{page}");
+        all.iter().all(|state| state == "settled")
     })
     .await;
     let sent = sent(&gateway).await;

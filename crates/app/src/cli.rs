@@ -557,8 +557,9 @@ pub struct Resolve {
 
 /// `restore`. Without anything, it shows how things stand.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct Restore {
-    /// The backup. DATABASE_URL must name a database that isn't there yet, or on PostgreSQL an empty one.
+    /// The backup. `DATABASE_URL` must name a database that isn't there yet, or on PostgreSQL an empty one.
     #[arg(conflicts_with_all = ["mark", "open"])]
     pub file: Option<PathBuf>,
     /// Audit the books that were restored too; exits with 1 when they are wrong.

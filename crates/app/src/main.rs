@@ -60,7 +60,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Completions { shell } => return commands::completions::run(shell),
         Command::Man { out } => return commands::man::run(&out),
         Command::Books(cli::Books::Key { file, json }) => return commands::books::key(&file, json),
-        Command::Books(cli::Books::Verify(arguments)) => return commands::books::verify(&arguments),
+        Command::Books(cli::Books::Verify(arguments)) => return Ok(commands::books::verify(&arguments)),
         Command::Operator(command) => return commands::operator::run(command),
         _ => {}
     }

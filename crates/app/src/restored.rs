@@ -47,7 +47,7 @@ impl Restored {
         let value = json!({
             "epoch": self.epoch,
             "at_us": self.at.micros(),
-            "opened_at_us": self.opened_at.map(|at| at.micros()),
+            "opened_at_us": self.opened_at.map(Timestamp::micros),
         });
         facts.keep_fact(RESTORED_FACT, value.to_string()).await
     }
@@ -150,7 +150,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let options = SqliteOptions { migrate: true, ..SqliteOptions::default() };
         let store = Store::of(SqliteStore::open(folder.path().join("pix.db"), options).unwrap());
-        let hour = Duration::from_secs(3_600);
+        let hour = Duration::from_hours(1);
         let gate = Gate::of(&store, hour).await.unwrap();
         assert_eq!(gate.outflow(), Outflow::Open);
         let now = SystemClock.now();

@@ -6,6 +6,7 @@
 //! | `walks` | whatever happens in whatever order, the books stay right |
 //! | `withdrawals`, `refunds`, `charges`, `credentials` | the use cases, over mocked ports |
 //! | `races` | two that work on one record at once |
+//! | `restore` | after a restore what may have been sent is asked about first |
 //! | `splits` | what a charge gives to others, and what comes back |
 //! | `audit` | the proof finds every kind of difference |
 //! | `seals` | a right book is sealed, and whatever is changed in it is found |
@@ -20,6 +21,7 @@ mod credentials;
 mod races;
 #[cfg(test)]
 mod refunds;
+#[cfg(test)]
 mod restore;
 #[cfg(test)]
 mod samples;

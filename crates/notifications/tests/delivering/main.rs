@@ -214,7 +214,7 @@ async fn after_121_hours(success_between: bool) -> (World, Standing, Option<OffR
 
 #[tokio::test(start_paused = true)]
 async fn an_endpoint_that_fails_for_120_hours_is_switched_off() {
-    let (world, standing, off) = after_121_hours(false).await;
+    let (world, standing, off) = Box::pin(after_121_hours(false)).await;
     assert_eq!(standing, Standing::Dead(DeadReason::EndpointOff));
     assert_eq!(off, Some(OffReason::Failing));
     let sent = world.receivers.count("broken");
@@ -227,7 +227,7 @@ async fn an_endpoint_that_fails_for_120_hours_is_switched_off() {
 
 #[tokio::test(start_paused = true)]
 async fn a_success_in_between_starts_the_120_hours_anew() {
-    let (_, standing, off) = after_121_hours(true).await;
+    let (_, standing, off) = Box::pin(after_121_hours(true)).await;
     assert!(matches!(standing, Standing::Waiting(_)), "{standing:?}");
     assert_eq!(off, None);
 }
