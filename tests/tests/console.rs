@@ -1,10 +1,6 @@
 //! The console in a real browser: two operators sign in, look for a charge, and decide what nobody knows.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test fails by a panic, in its helpers too"
-)]
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic, in its helpers too")]
 
 use pix_tests::browser::Browser;
 use pix_tests::console::Desk;

@@ -93,6 +93,6 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Health => commands::health::run(&config).await,
         Command::Doctor { json } => Ok(commands::doctor::run(&config, json).await),
         Command::Simulator(arguments) => commands::simulator::run(&config, arguments).await,
-        Command::Demo => commands::demo::run(config).await,
+        Command::Demo => Box::pin(commands::demo::run(config)).await,
     }
 }
