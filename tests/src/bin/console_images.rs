@@ -28,8 +28,6 @@ async fn main() -> anyhow::Result<()> {
     let (overview, lost) = (format!("{}?paused=1", desk.console), desk.page(&desk.lost)?);
     let browser = Browser::start().await?;
     browser.resize(WIDE, 800, 1).await?;
-    browser.open(&desk.console).await?;
-    take(&browser, WIDE, &folder.join("console-sign-in.png")).await?;
     ana.sign_in(&browser, &desk.console).await?;
     browser.open(&lost).await?;
     ana.decide(&browser, "failed", "not on the statement of 22/11, called the bank").await?;
