@@ -11,6 +11,7 @@ use crate::audited::Audited;
 use crate::commands::rfc3339;
 use crate::config::{Config, Database};
 use crate::meters::lag;
+use crate::restored::{Restored, copied_at};
 use crate::store::Store;
 use crate::system::SystemClock;
 
@@ -71,6 +72,10 @@ pub async fn look(config: &Config) -> Vec<Check> {
     ];
     checks.extend(waiting(&store, now).await);
     checks.push(uncertain(&store).await);
+    checks.push(match (copied_at(&store).await, Restored::last(store.facts.as_ref()).await) {
+        (Ok(copied), Ok(restored)) => restore(copied, restored.as_ref()),
+        (Err(error), _) | (_, Err(error)) => unanswered(RESTORE, &error),
+    });
     checks.push(audit(Audited::last(&store).await, now));
     checks
 }
@@ -227,6 +232,28 @@ async fn uncertain(store: &Store) -> Check {
     }
 }
 
+/// The check of whether money may leave.
+const RESTORE: &str = "restore";
+
+fn restore(copied_at: Option<Timestamp>, restored: Option<&Restored>) -> Check {
+    match (copied_at, restored) {
+        (Some(at), _) => Check::failed(
+            RESTORE,
+            format!("this database is a backup made at {}, and nothing serves with it", rfc3339(at)),
+            "run `pix-gateway restore --mark --reason …`, after \"Backup and restore\" in docs/OPERATIONS.md",
+        ),
+        (None, Some(Restored { opened_at: None, at, .. })) => Check::warning(
+            RESTORE,
+            format!("restored at {}, and no money leaves", rfc3339(*at)),
+            "see `pix-gateway restore`, and open with `restore --open` when the books are whole",
+        ),
+        (None, Some(Restored { opened_at: Some(at), .. })) => {
+            Check::ok(RESTORE, format!("restored, and opened at {}", rfc3339(*at)))
+        }
+        (None, None) => Check::ok(RESTORE, "never restored"),
+    }
+}
+
 fn audit(last: Result<Option<Audited>, StoreError>, now: Timestamp) -> Check {
     const NAME: &str = "audit";
     match last {
@@ -307,6 +334,16 @@ mod tests {
             [Status::Ok, Status::Ok, Status::Warning, Status::Warning, Status::Failed]
         );
         assert_eq!(late("relay", "postbacks", Overdue::default(), at(1)).status, Status::Ok);
+    }
+
+    #[test]
+    fn a_copy_fails_and_a_shut_gate_warns() {
+        let restored = |opened_at| Restored { epoch: 1, at: at(5), opened_at };
+        let looked = |copied, restored: Option<Restored>| restore(copied, restored.as_ref());
+        assert_eq!(looked(Some(at(1)), None).status, Status::Failed);
+        assert_eq!(looked(None, Some(restored(None))).status, Status::Warning);
+        assert_eq!(looked(None, Some(restored(Some(at(9))))).status, Status::Ok);
+        assert_eq!(looked(None, None).status, Status::Ok);
     }
 
     #[test]
