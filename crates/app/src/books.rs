@@ -3,7 +3,7 @@
 //! A statement is a file of one JSON object: the payload as a text, and a signature of the very bytes of that text. So it is
 //! verified without writing any JSON in a canonical form, by this program or another, without a database or settings.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -233,7 +233,11 @@ fn reais(cents: i128) -> String {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut text = String::with_capacity(bytes.len().saturating_mul(2));
+    for byte in bytes {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {

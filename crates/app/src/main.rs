@@ -56,7 +56,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Completions { shell } => return commands::completions::run(shell),
         Command::Man { out } => return commands::man::run(&out),
         Command::Books(cli::Books::Key { file, json }) => return commands::books::key(&file, json),
-        Command::Books(cli::Books::Verify(arguments)) => return commands::books::verify(&arguments),
+        Command::Books(cli::Books::Verify(arguments)) => return Ok(commands::books::verify(&arguments)),
         _ => {}
     }
     let (mut source, problems) = Source::gather(cli.config.as_deref(), environment(), &cli.set);
@@ -97,6 +97,6 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Health => commands::health::run(&config).await,
         Command::Doctor { json } => Ok(commands::doctor::run(&config, json).await),
         Command::Simulator(arguments) => commands::simulator::run(&config, arguments).await,
-        Command::Demo => commands::demo::run(config).await,
+        Command::Demo => Box::pin(commands::demo::run(config)).await,
     }
 }

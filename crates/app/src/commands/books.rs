@@ -21,7 +21,7 @@ pub fn key(path: &Path, as_json: bool) -> anyhow::Result<ExitCode> {
 }
 
 /// Verifies a statement. Needs no settings and no database.
-pub fn verify(arguments: &cli::BooksVerify) -> anyhow::Result<ExitCode> {
+pub fn verify(arguments: &cli::BooksVerify) -> ExitCode {
     let statement = match Signed::read(&arguments.file).and_then(|read| read.verify(&arguments.public_key)) {
         Ok(statement) => statement,
         Err(error) => {
@@ -29,11 +29,11 @@ pub fn verify(arguments: &cli::BooksVerify) -> anyhow::Result<ExitCode> {
             answer(arguments.json, &json!({"valid": false, "problem": problem}), || {
                 format!("the statement is NOT valid: {problem}")
             });
-            return Ok(ExitCode::FAILURE);
+            return ExitCode::FAILURE;
         }
     };
     let value = json!({"valid": true, "statement": statement});
-    Ok(answer(arguments.json, &value, || {
+    answer(arguments.json, &value, || {
         let text = |pointer: &str| statement.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         format!(
             "the statement of {} is valid: made at {}, cash expected {}, root {}\n{statement:#}",
@@ -42,7 +42,7 @@ pub fn verify(arguments: &cli::BooksVerify) -> anyhow::Result<ExitCode> {
             text("/cash_expected"),
             text("/chain/root"),
         )
-    }))
+    })
 }
 
 /// Signs a statement of the books as they are, and prints it.

@@ -114,7 +114,9 @@ pub async fn start(config: &Config, arguments: &cli::Serve) -> anyhow::Result<Ru
     health.watch(RECONCILER, worker.watch());
     health.watch(DELIVERER, deliverer.watch());
     health.watch(SEALER, sealing.watch());
-    sealing.status().into_iter().for_each(|status| health.watch_seals(status));
+    if let Some(status) = sealing.status() {
+        health.watch_seals(status);
+    }
     Ok(Running {
         url: config.listen_url(),
         store,

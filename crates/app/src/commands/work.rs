@@ -44,7 +44,9 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let sealing = Sealing::start(&store, &config)?;
     health.watch(DELIVERER, deliverer.watch());
     health.watch(SEALER, sealing.watch());
-    sealing.status().into_iter().for_each(|status| health.watch_seals(status));
+    if let Some(status) = sealing.status() {
+        health.watch_seals(status);
+    }
     tracing::info!("workers are running");
     signals.wait().await;
     stopping.begin();

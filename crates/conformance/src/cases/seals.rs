@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pix_domain::ids::IntegratorId;
 use pix_domain::seals::service::{MAX_STRETCH, Sealer, Turn, all_heads, prove};
-use pix_domain::seals::{KeptDifference, Seal, SealHash, Stretch, root};
+use pix_domain::seals::{Head, KeptDifference, Seal, SealHash, Stretch, root};
 use pix_domain::wallet::Wallet;
 
 use crate::builders::{some_fees, withdrawal_command};
@@ -135,7 +135,7 @@ pub async fn wallets_are_listed_with_their_newest_seals(harness: &mut dyn StoreH
         );
         assert_eq!(head.is_sealed(), head.unsealed() == 0);
     }
-    assert_eq!(all.iter().map(|head| head.unsealed()).sum::<u64>(), 1);
+    assert_eq!(all.iter().map(Head::unsealed).sum::<u64>(), 1);
     let newest = || all.iter().filter_map(|head| head.newest);
     assert_eq!(root(newest()), root(newest().rev()), "the order doesn't matter");
 }
@@ -157,7 +157,7 @@ pub async fn many_seal_at_once_and_one_chain_comes_of_it(harness: &mut dyn Store
         }
     }
     let heads = all_heads(&*services.stores.seals).await.expect("heads");
-    assert!(heads.iter().all(|head| head.is_sealed()), "{heads:?}");
+    assert!(heads.iter().all(Head::is_sealed), "{heads:?}");
 }
 
 /// What is being written meanwhile is never taken for a contradiction, and in the end all of it is sealed.

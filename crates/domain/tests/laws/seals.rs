@@ -43,14 +43,14 @@ impl Book {
 /// Books that anybody can write to.
 #[derive(Clone, Default)]
 struct Books {
-    books: Arc<Mutex<BTreeMap<IntegratorId, Book>>>,
+    kept: Arc<Mutex<BTreeMap<IntegratorId, Book>>>,
     differences: Arc<Mutex<BTreeMap<IntegratorId, KeptDifference>>>,
     unreadable: Arc<Mutex<bool>>,
 }
 
 impl Books {
     fn with<T>(&self, owner: IntegratorId, change: impl FnOnce(&mut Book) -> T) -> T {
-        change(self.books.lock().unwrap().entry(owner).or_default())
+        change(self.kept.lock().unwrap().entry(owner).or_default())
     }
 
     fn post(&self, reason: Reason, amount: i64, id: u128) {
@@ -75,7 +75,7 @@ impl Books {
 #[async_trait]
 impl SealStore for Books {
     async fn heads(&self, after: Option<IntegratorId>, limit: u32) -> Result<Vec<Head>, StoreError> {
-        let books = self.books.lock().unwrap();
+        let books = self.kept.lock().unwrap();
         let page = books.iter().filter(|(id, _)| after.is_none_or(|after| **id > after));
         let head = |(id, book): (&IntegratorId, &Book)| Head {
             integrator_id: *id,
@@ -173,7 +173,9 @@ fn the_hash_of_a_seal_is_the_documented_one() {
     }
     let seal = |newest: Option<&Seal>, entries: &[Entry], secs| {
         let mut stretch = Stretch::after(INTEGRATOR, newest);
-        entries.iter().for_each(|entry| stretch.follow(entry).unwrap());
+        for entry in entries {
+            stretch.follow(entry).unwrap();
+        }
         stretch.seal(at(secs))
     };
     let first = seal(None, &book.entries[..2], 9);
@@ -195,7 +197,7 @@ fn the_hash_of_a_seal_is_the_documented_one() {
 #[tokio::test]
 async fn a_right_book_is_sealed_stretch_by_stretch_and_proven() {
     let books = Books::default();
-    for id in 0..u128::from(MAX_STRETCH) * 2 + 1 {
+    for id in 0..=u128::from(MAX_STRETCH) * 2 {
         books.post(Reason::ChargePaid, 1, id);
     }
     let turn = books.turn().await;
@@ -210,7 +212,7 @@ async fn a_right_book_is_sealed_stretch_by_stretch_and_proven() {
 #[tokio::test]
 async fn a_turn_ends_with_the_round_in_which_it_has_sealed_enough() {
     let books = Books::default();
-    for id in 0..u128::from(MAX_STRETCH) + 2 {
+    for id in 0..=u128::from(MAX_STRETCH) + 1 {
         books.post(Reason::ChargePaid, 1, id);
         books.with(OTHER, |book| book.post(OTHER, Reason::ChargePaid, 1, id));
     }

@@ -217,27 +217,24 @@ impl SealStore for PgStore {
     ) -> Result<(), StoreError> {
         let row = difference.map(SealDifferenceRow::try_from).transpose()?;
         let mut conn = self.works().await?;
-        let done = match row {
-            Some(row) => {
-                diesel::insert_into(seal_differences::table)
-                    .values(&row)
-                    .on_conflict(seal_differences::integrator_id)
-                    .do_update()
-                    .set((
-                        seal_differences::number.eq(excluded(seal_differences::number)),
-                        seal_differences::from_entry.eq(excluded(seal_differences::from_entry)),
-                        seal_differences::through_entry.eq(excluded(seal_differences::through_entry)),
-                        seal_differences::code.eq(excluded(seal_differences::code)),
-                        seal_differences::detail.eq(excluded(seal_differences::detail)),
-                        seal_differences::found_at.eq(excluded(seal_differences::found_at)),
-                    ))
-                    .execute(&mut conn)
-                    .await
-            }
-            None => {
-                let kept = seal_differences::table.find(DbId::from(integrator_id));
-                diesel::delete(kept).execute(&mut conn).await
-            }
+        let done = if let Some(row) = row {
+            diesel::insert_into(seal_differences::table)
+                .values(&row)
+                .on_conflict(seal_differences::integrator_id)
+                .do_update()
+                .set((
+                    seal_differences::number.eq(excluded(seal_differences::number)),
+                    seal_differences::from_entry.eq(excluded(seal_differences::from_entry)),
+                    seal_differences::through_entry.eq(excluded(seal_differences::through_entry)),
+                    seal_differences::code.eq(excluded(seal_differences::code)),
+                    seal_differences::detail.eq(excluded(seal_differences::detail)),
+                    seal_differences::found_at.eq(excluded(seal_differences::found_at)),
+                ))
+                .execute(&mut conn)
+                .await
+        } else {
+            let kept = seal_differences::table.find(DbId::from(integrator_id));
+            diesel::delete(kept).execute(&mut conn).await
         };
         self.worked(conn, done.of("seal_differences")).map(|_| ())
     }
