@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::store::Store;
 
 /// What an operator does about each kind of finding. A test holds it against the domain's sources.
-const ACTIONS: [(&str, &str); 12] = [
+const ACTIONS: [(&str, &str); 13] = [
     (
         "accepted_though_not_sent",
         "the provider took what it had proved it never would: ask it what became of the payment by its end-to-end id; the books stay as they are until it says",
