@@ -35,17 +35,6 @@ pub enum Outflow {
     Shut,
 }
 
-impl Outflow {
-    /// The stable name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::AskFirst => "ask_first",
-            Self::Shut => "shut",
-        }
-    }
-}
-
 /// Who says whether money may go out. It is asked at each sending, so it MUST answer from memory. While it says
 /// [`Outflow::Shut`] nothing is sent that it has been asked about since.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]

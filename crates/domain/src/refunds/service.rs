@@ -320,8 +320,9 @@ impl RefundService {
             let intent = intent.answering(command.idempotency_key.clone()).witness(known);
             match self.ports.stores.transitions.apply(intent).await {
                 Ok(()) => {
+                    // It is stored, so from here on it is asked about, and never an error.
                     let learned = self.learn(command.integrator_id, id, &report, asked_at, seen).await;
-                    return learned.map(Some);
+                    return Ok(Some(learned.unwrap_or(accepted)));
                 }
                 Err(ApplyError::Duplicate(
                     UniqueKey::ExternalId | UniqueKey::IdempotencyKey | UniqueKey::Id,

@@ -536,7 +536,9 @@ impl WithdrawalService {
             Err(ApplyError::Store(error)) => return Err(error.into()),
             Err(_) => return Err(ServiceError::Contention),
         }
-        self.learn(command.integrator_id, id, &report, asked_at, seen).await.map(Some)
+        // It is stored, so from here on it is asked about, and never an error.
+        let learned = self.learn(command.integrator_id, id, &report, asked_at, seen).await;
+        Ok(Some(learned.unwrap_or(accepted)))
     }
 
     /// Counts one as just sent and lost sight of; see [`restore::cast_doubt`].

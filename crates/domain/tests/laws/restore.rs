@@ -5,18 +5,20 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use pix_domain::audit::MockBookStore;
 use pix_domain::credentials::IntegratorStatus;
-use pix_domain::error::ServiceError;
+use pix_domain::error::{ApplyError, ServiceError, StoreError};
 use pix_domain::ids::{is_timeless, timeless};
 use pix_domain::ports::{Outcome, Ports};
 use pix_domain::provider::{MockSettlementProvider, OutgoingReport, Progress, ProviderError, Reference};
+use pix_domain::refunds::service::RefundService;
 use pix_domain::restore::{Outflow, OutflowGate, cast_doubt};
 use pix_domain::text::IdempotencyKey;
 use pix_domain::withdrawals::service::{QuoteVerdict, WithdrawalService};
-use pix_domain::withdrawals::{OutgoingState, Withdrawal};
+use pix_domain::withdrawals::{NewWithdrawal, OutgoingState, Withdrawal, state};
 
+use crate::refunds;
 use crate::samples::*;
 use crate::withdrawals::{FUNDS_CENTS, command, world_in};
-use crate::world::World;
+use crate::world::{World, Write};
 
 /// A gate that is moved by hand.
 struct Gate(AtomicU8);
@@ -214,5 +216,65 @@ async fn what_may_have_been_sent_since_the_backup_is_in_doubt_from_the_restore_o
         } else {
             assert_eq!(after, before);
         }
+    }
+}
+
+#[tokio::test]
+async fn what_was_stored_of_it_is_no_error_though_the_answer_can_not_be_kept() {
+    let world = World::with_available(FUNDS_CENTS);
+    let down = ApplyError::Store(StoreError::Unavailable("no connection".into()));
+    world.script([Write::Done, Write::Refused(down)]);
+    let withdrawal = made(gated(&world, asked(Ok(Some(report(Progress::Completed)))), SHUT)).await;
+    assert_eq!(withdrawal.state, OutgoingState::Submitting);
+}
+
+#[tokio::test]
+async fn a_row_with_the_same_id_is_another_requests_when_its_evidence_is() {
+    let twin = World::with_available(FUNDS_CENTS);
+    let mut provider = MockSettlementProvider::new();
+    provider.expect_send_payment().times(1).returning(|_| Ok(report(Progress::Accepted)));
+    let id = made(twin.ports(provider)).await.id;
+
+    // Ids of one moment and one handle are the same here, as on two nodes.
+    let world = World::with_available(FUNDS_CENTS);
+    let other = move |world: &World| {
+        let new = NewWithdrawal { id, external_id: name("w-1"), ..new_withdrawal(1) };
+        world.apply(&state::accept(new, world.now(), GRACE).unwrap()).unwrap();
+    };
+    let lost = ApplyError::Store(StoreError::Unknown("the line was cut".into()));
+    world.script([Write::Beaten(Box::new(other), lost)]);
+    // A provider that must not be called: the other request is sending it.
+    let service = WithdrawalService::new(world.ports(MockSettlementProvider::new()));
+    let outcome = service.create(command()).await.unwrap();
+    assert!(matches!(outcome, Outcome::Replayed(withdrawal) if withdrawal.id == id));
+}
+
+fn refund_known(answer: Option<OutgoingReport>) -> MockSettlementProvider {
+    let mut provider = MockSettlementProvider::new();
+    provider.expect_consult_refund().times(1).returning(move |_| Ok(answer.clone()));
+    provider
+}
+
+#[tokio::test]
+async fn a_refund_that_the_provider_has_is_learned_and_not_sent() {
+    let world = refunds::paid_world();
+    let ports = gated(&world, refund_known(Some(report(Progress::Completed))), SHUT);
+    let made = RefundService::new(ports).create(refunds::command()).await.unwrap().into_inner();
+    assert_eq!(made.state, OutgoingState::Completed);
+    let world = refunds::paid_world();
+    let ports = gated(&world, refund_known(None), SHUT);
+    assert_eq!(RefundService::new(ports).create(refunds::command()).await, Err(ServiceError::Restored));
+}
+
+#[tokio::test]
+async fn a_refund_that_may_have_been_taken_back_already_is_not_debited_again() {
+    for (answer, passes) in [(Some(report(Progress::Completed)), false), (None, true)] {
+        let world = refunds::paid_world();
+        let taken = world.charge(refunds::CHARGE).take_back(cents(300), world.now());
+        world.apply(&next(taken)).unwrap();
+        let mut provider = refund_known(answer);
+        provider.expect_refund().returning(|_| Ok(report(Progress::Completed)));
+        let made = RefundService::new(world.ports(provider)).create(refunds::command()).await;
+        assert_eq!(made.is_ok(), passes, "{made:?}");
     }
 }
