@@ -134,11 +134,11 @@ impl PgStore {
     /// Opens the store at `url` (`postgres://user@host:port/database`). Connections are made and driven on the runtime
     /// that this is called in.
     pub async fn open(url: &str, options: PgOptions) -> Result<Self, OpenError> {
-        let config = open::config(url, options.connect_timeout)?;
+        let target = open::target(url, options.connect_timeout)?;
         if options.migrate {
-            open::migrate(&config).await?;
+            open::migrate(&target).await?;
         }
-        let schema_version = open::ready(&config).await?;
+        let schema_version = open::ready(&target).await?;
         let runtime = tokio::runtime::Handle::current();
         let pool = |purpose, size| {
             let settings = PoolSettings {
@@ -146,7 +146,7 @@ impl PgStore {
                 acquire_timeout: options.acquire_timeout,
                 statement_timeout: options.statement_timeout,
             };
-            Connections::new(purpose, config.clone(), settings, runtime.clone()).map_err(OpenError::Failed)
+            Connections::new(purpose, target.clone(), settings, runtime.clone()).map_err(OpenError::Failed)
         };
         let money = pool(Purpose::Money, options.money_connections)?;
         let applier = Arc::new(Applier::new(money, &options));
@@ -163,12 +163,12 @@ impl PgStore {
 
     /// Runs the pending migrations of the database at `url`; their names.
     pub async fn migrate(url: &str, connect_timeout: Duration) -> Result<Vec<String>, OpenError> {
-        open::migrate(&open::config(url, connect_timeout)?).await
+        open::migrate(&open::target(url, connect_timeout)?).await
     }
 
     /// The names of the migrations that the database at `url` still needs.
     pub async fn pending_migrations(url: &str, connect_timeout: Duration) -> Result<Vec<String>, OpenError> {
-        open::pending(&open::config(url, connect_timeout)?).await
+        open::pending(&open::target(url, connect_timeout)?).await
     }
 
     /// What the programs of PostgreSQL (`pg_dump`, `pg_restore`) are to find in their environment to reach the database at

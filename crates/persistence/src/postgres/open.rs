@@ -4,6 +4,7 @@
 //! the URL, the way to the server, what the server promises of a commit, and whose schema the database has. A password is
 //! in none of them.
 
+mod tls;
 mod url;
 
 use std::collections::BTreeMap;
@@ -20,11 +21,12 @@ use diesel_async::async_connection_wrapper::AsyncConnectionWrapper;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
 use thiserror::Error;
+use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Config, NoTls};
 
 use super::pool::describe;
+pub use tls::Target;
 use url::{name, parse, role, server};
 
 const MIGRATIONS: EmbeddedMigrations = embed_migrations!("../../migrations/postgres");
@@ -95,12 +97,53 @@ pub enum OpenError {
     /// The URL has a parameter that isn't known.
     #[error("the database URL has the unknown parameter {0}: remove it or correct its name")]
     UnknownParameter(String),
-    /// The URL asks for TLS.
+    /// The URL says of TLS what isn't known.
     #[error(
-        "sslmode={0} is not supported: use sslmode=disable or sslmode=prefer, on a network that nobody else reads or \
-         through a local proxy that speaks TLS"
+        "sslmode={0} is not known: write sslmode=verify-full for TLS, or sslmode=disable on a network that nobody else \
+         reads"
     )]
     Tls(String),
+    /// A file that TLS needs.
+    #[error(
+        "the file of {parameter}, {path}, can't be used ({reason}): name a PEM file in the database URL that the program \
+         may read"
+    )]
+    TlsFile {
+        /// The parameter of the URL.
+        parameter: &'static str,
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The URL asks for TLS, the server doesn't have it.
+    #[error(
+        "{0} does not speak TLS: set ssl = on there, or sslmode=disable in the database URL on a network that nobody else \
+         reads"
+    )]
+    NoTls(String),
+    /// Somebody else may answer there.
+    #[error(
+        "the certificate of {server} can't be trusted ({reason}): name the file of its authority by sslrootcert in the \
+         database URL, and the host as the certificate does"
+    )]
+    NotTrusted {
+        /// The host and port.
+        server: String,
+        /// What is wrong with the certificate.
+        reason: String,
+    },
+    /// The two sides don't agree.
+    #[error(
+        "{server} ends the TLS handshake ({reason}): name a certificate and key that it trusts by sslcert and sslkey in \
+         the database URL, or have it speak TLS 1.2 or 1.3"
+    )]
+    TlsRefused {
+        /// The host and port.
+        server: String,
+        /// What it said.
+        reason: String,
+    },
     /// Nobody listens there.
     #[error(
         "nothing listens at {0}: start PostgreSQL there, or correct the host and port of the database URL"
@@ -256,18 +299,18 @@ pub enum OpenError {
 
 /// How the server at `url` is reached. Making a connection takes at most `connect_timeout`, if the URL doesn't say another
 /// one.
-pub fn config(url: &str, connect_timeout: Duration) -> Result<Config, OpenError> {
-    let mut config = parse(url)?;
+pub fn target(url: &str, connect_timeout: Duration) -> Result<Target, OpenError> {
+    let (mut config, encryption) = parse(url)?;
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(connect_timeout);
     }
-    Ok(config)
+    Target::new(config, &encryption)
 }
 
 /// What the programs of PostgreSQL (`pg_dump`, `pg_restore`) read from their environment to reach the database at `url`: so
 /// that nothing of it is among their arguments, which others on the machine can see.
 pub fn environment(url: &str) -> Result<Vec<(&'static str, String)>, OpenError> {
-    let config = parse(url)?;
+    let (config, encryption) = parse(url)?;
     let listed = |all: Vec<String>| (!all.is_empty()).then(|| all.join(","));
     let hosts = config.get_hosts().iter().map(|host| match host {
         Host::Tcp(name) => name.clone(),
@@ -285,14 +328,16 @@ pub fn environment(url: &str) -> Result<Vec<(&'static str, String)>, OpenError> 
         // What is read, and what is written, is the primary's.
         ("PGTARGETSESSIONATTRS", Some("read-write".to_owned())),
     ];
-    Ok(said.into_iter().filter_map(|(name, value)| Some((name, value?))).collect())
+    let said = said.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    Ok(said.chain(tls::environment(encryption)).collect())
 }
 
 /// A connection, made in time.
-pub async fn connect(config: &Config) -> Result<AsyncPgConnection, OpenError> {
+pub async fn connect(target: &Target) -> Result<AsyncPgConnection, OpenError> {
+    let config = &target.config;
     within(config, async {
-        let (client, connection) =
-            config.connect(NoTls).await.map_err(|error| not_connected(config, &error))?;
+        let connected = config.connect(target.connector.clone()).await;
+        let (client, connection) = connected.map_err(|error| not_connected(config, &error))?;
         let made = AsyncPgConnection::try_from_client_and_connection(client, connection).await;
         made.map_err(|error| failed(config, &error.to_string()))
     })
@@ -300,16 +345,16 @@ pub async fn connect(config: &Config) -> Result<AsyncPgConnection, OpenError> {
 }
 
 /// The database's migrations that this program knows and the database has not, by name.
-pub async fn pending(config: &Config) -> Result<Vec<String>, OpenError> {
-    let mut conn = connect(config).await?;
+pub async fn pending(target: &Target) -> Result<Vec<String>, OpenError> {
+    let (mut conn, config) = (connect(target).await?, &target.config);
     Ok(within(config, compare(config, &mut conn)).await?.0)
 }
 
 /// Brings the database up to date, in one transaction; the names of what was run.
 ///
 /// Of programs that do this at once, one does it and the others wait, as long as it takes.
-pub async fn migrate(config: &Config) -> Result<Vec<String>, OpenError> {
-    let mut conn = connect(config).await?;
+pub async fn migrate(target: &Target) -> Result<Vec<String>, OpenError> {
+    let (mut conn, config) = (connect(target).await?, &target.config);
     within(config, check_server(config, &mut conn)).await?;
     if within(config, compare(config, &mut conn)).await?.0.is_empty() {
         return Ok(Vec::new());
@@ -321,8 +366,8 @@ pub async fn migrate(config: &Config) -> Result<Vec<String>, OpenError> {
 }
 
 /// Refuses a database that can't be trusted with money or isn't up to date; the newest migration it has.
-pub async fn ready(config: &Config) -> Result<String, OpenError> {
-    let mut conn = connect(config).await?;
+pub async fn ready(target: &Target) -> Result<String, OpenError> {
+    let (mut conn, config) = (connect(target).await?, &target.config);
     let (pending, newest) = within(config, async {
         check_server(config, &mut conn).await?;
         compare(config, &mut conn).await
@@ -349,6 +394,9 @@ fn not_connected(config: &Config, error: &tokio_postgres::Error) -> OpenError {
     let (server, reason) = (server(config), describe(error));
     let Some(code) = error.code() else {
         let cause = StdError::source(error);
+        if let Some(refusal) = tls_refused(cause, &server, &reason) {
+            return refusal;
+        }
         return match cause.and_then(|cause| cause.downcast_ref::<io::Error>()) {
             Some(cause) if is_nobody(cause) => OpenError::NotListening(server),
             Some(_) => OpenError::Unreachable { server, reason },
@@ -368,6 +416,19 @@ fn not_connected(config: &Config, error: &tokio_postgres::Error) -> OpenError {
         SqlState::CANNOT_CONNECT_NOW => OpenError::NotUp { server, reason },
         _ => failed(config, &reason),
     }
+}
+
+/// What a connection that failed for TLS means.
+fn tls_refused(cause: Option<&(dyn StdError + 'static)>, server: &str, reason: &str) -> Option<OpenError> {
+    let (server, reason) = (server.to_owned(), reason.to_owned());
+    if reason.contains("server does not support TLS") {
+        return Some(OpenError::NoTls(server));
+    }
+    let wrapped = cause?.downcast_ref::<io::Error>()?.get_ref()?;
+    Some(match wrapped.downcast_ref::<rustls::Error>()? {
+        rustls::Error::InvalidCertificate(_) => OpenError::NotTrusted { server, reason },
+        _ => OpenError::TlsRefused { server, reason },
+    })
 }
 
 /// Whether the machine answers and nobody listens: a closed port, or no socket in the folder.

@@ -22,8 +22,8 @@ use pix_domain::error::StoreError;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, interval, timeout};
-use tokio_postgres::{Config, NoTls};
 
+use super::open::Target;
 use crate::vitals::PoolUse;
 
 /// A connection out of a pool.
@@ -110,7 +110,7 @@ impl DerefMut for Session {
 
 /// Makes the connections of one pool.
 pub struct Manager {
-    config: Config,
+    target: Target,
     purpose: Purpose,
     statement_timeout: Duration,
     runtime: Handle,
@@ -121,8 +121,8 @@ impl managed::Manager for Manager {
     type Error = String;
 
     async fn create(&self) -> Result<Session, String> {
-        let (config, purpose) = (self.config.clone(), self.purpose);
-        let made = self.runtime.spawn(connect(config, purpose, self.statement_timeout)).await;
+        let (target, purpose) = (self.target.clone(), self.purpose);
+        let made = self.runtime.spawn(connect(target, purpose, self.statement_timeout)).await;
         made.map_err(|error| error.to_string()).flatten()
     }
 
@@ -162,17 +162,17 @@ pub struct PoolSettings {
 }
 
 impl Connections {
-    /// A pool of connections made by `config`. None is made before it is needed.
+    /// A pool of connections to `target`. None is made before it is needed.
     pub fn new(
         purpose: Purpose,
-        mut config: Config,
+        mut target: Target,
         settings: PoolSettings,
         runtime: Handle,
     ) -> Result<Self, String> {
-        config.keepalives(true).keepalives_idle(KEEPALIVE_IDLE);
+        target.config.keepalives(true).keepalives_idle(KEEPALIVE_IDLE);
         // The kernel gives up on what the other end doesn't acknowledge.
-        config.tcp_user_timeout(answer_timeout(settings.statement_timeout));
-        let manager = Manager { config, purpose, statement_timeout: settings.statement_timeout, runtime };
+        target.config.tcp_user_timeout(answer_timeout(settings.statement_timeout));
+        let manager = Manager { target, purpose, statement_timeout: settings.statement_timeout, runtime };
         let pool = Pool::builder(manager)
             .max_size(settings.size.max(1))
             .wait_timeout(Some(settings.acquire_timeout))
@@ -208,20 +208,21 @@ pub const fn answer_timeout(statement_timeout: Duration) -> Duration {
     statement_timeout.saturating_mul(2)
 }
 
-async fn connect(config: Config, purpose: Purpose, statement_timeout: Duration) -> Result<Session, String> {
+async fn connect(target: Target, purpose: Purpose, statement_timeout: Duration) -> Result<Session, String> {
     // The library's own limit ends when the other end has taken the connection.
-    let limit = config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
-    let hosts = config.get_hosts().len().max(config.get_hostaddrs().len()).max(1);
+    let limit = target.config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
+    let hosts = target.config.get_hosts().len().max(target.config.get_hostaddrs().len()).max(1);
     let limit = limit.saturating_mul(u32::try_from(hosts).unwrap_or(u32::MAX));
-    let made = timeout(limit, establish(config, purpose, statement_timeout)).await;
+    let made = timeout(limit, establish(target, purpose, statement_timeout)).await;
     made.unwrap_or_else(|_elapsed| Err(format!("no connection within {} ms", limit.as_millis())))
 }
 
-async fn establish(config: Config, purpose: Purpose, statement_timeout: Duration) -> Result<Session, String> {
+async fn establish(target: Target, purpose: Purpose, statement_timeout: Duration) -> Result<Session, String> {
     let mut number = [0_u8; 8];
     getrandom::fill(&mut number).map_err(|error| error.to_string())?;
     let name = format!("pix-gateway {} {:016x}", purpose.as_str(), u64::from_be_bytes(number));
-    let (client, connection) = config.connect(NoTls).await.map_err(|error| describe(&error))?;
+    let Target { config, connector } = target;
+    let (client, connection) = config.connect(connector).await.map_err(|error| describe(&error))?;
     let asked = Asked::default();
     let (driven, dropped) = oneshot::channel();
     tokio::spawn(drive(connection, asked.clone(), answer_timeout(statement_timeout), dropped));

@@ -14,7 +14,7 @@ fn settings(changed: &[(&str, &str)]) -> BTreeMap<String, String> {
 }
 
 fn judged(changed: &[(&str, &str)]) -> Option<OpenError> {
-    let config = parse("postgres://pix@h/books").unwrap();
+    let (config, _) = parse("postgres://pix@h/books").unwrap();
     judge(&config, &settings(changed), false).err()
 }
 
@@ -46,7 +46,7 @@ fn a_server_is_refused_for_what_it_does_not_promise() {
 
 #[test]
 fn what_a_server_does_not_tell_is_not_taken_for_granted() {
-    let config = parse("postgres://pix@h/books").unwrap();
+    let (config, _) = parse("postgres://pix@h/books").unwrap();
     assert!(matches!(judge(&config, &BTreeMap::new(), false), Err(OpenError::TooOld { .. })));
     let mut silent = settings(&[]);
     silent.remove("fsync");
