@@ -50,12 +50,16 @@ fn write(folder: &TempDir, name: &str, text: &str) -> String {
 
 /// A server that takes nobody without TLS; its certificate is good for `localhost`.
 fn private_server(authority: &Authority, rule: &str) -> PgServer {
+    let (certificate, key) = certified(authority, "localhost");
+    server_with(&certificate, &key, &authority.pem(), rule)
+}
+
+fn server_with(certificate: &str, key: &str, authorities: &str, rule: &str) -> PgServer {
     let server = PgServer::start(Options::default()).unwrap();
     server.create_database(DATABASE).unwrap();
-    let (certificate, key) = certified(authority, "localhost");
-    give(&server, "server.crt", &certificate);
-    give(&server, "server.key", &key);
-    give(&server, "root.crt", &authority.pem());
+    give(&server, "server.crt", certificate);
+    give(&server, "server.key", key);
+    give(&server, "root.crt", authorities);
     server.psql(DATABASE, "ALTER SYSTEM SET ssl = on").unwrap();
     server.psql(DATABASE, "ALTER SYSTEM SET ssl_ca_file = 'root.crt'").unwrap();
     give(&server, "pg_hba.conf", rule);
@@ -107,6 +111,28 @@ async fn a_server_that_takes_nobody_without_tls_is_used_over_it() {
     // Nobody whom this machine trusts vouches for it.
     let error = refused(&url_of("localhost", "sslmode=require")).await;
     assert!(matches!(error, OpenError::NotTrusted { .. } | OpenError::Failed(_)), "{error}");
+}
+
+#[tokio::test]
+async fn a_certificate_that_signed_itself_is_trusted_by_its_file_unless_it_is_marked_as_an_authority() {
+    for (authority, trusted) in
+        [(IsCa::ExplicitNoCa, true), (IsCa::Ca(BasicConstraints::Unconstrained), false)]
+    {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        params.is_ca = authority;
+        let pem = params.self_signed(&key).unwrap().pem();
+        let server = server_with(&pem, &key.serialize_pem(), &pem, "hostssl all all all trust\n");
+        let folder = TempDir::new().unwrap();
+        let file = write(&folder, "server.pem", &pem);
+        let url = url("localhost", &server, &format!("sslmode=verify-full&sslrootcert={file}"));
+        if trusted {
+            PgStore::open(&url, options(true)).await.unwrap();
+        } else {
+            let error = refused(&url).await;
+            assert!(matches!(error, OpenError::NotTrusted { .. }), "{error}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -336,7 +336,7 @@ pub fn environment(url: &str) -> Result<Vec<(&'static str, String)>, OpenError> 
 pub async fn connect(target: &Target) -> Result<AsyncPgConnection, OpenError> {
     let config = &target.config;
     within(config, async {
-        let connected = config.connect(target.connector.clone()).await;
+        let connected = Box::pin(config.connect(target.connector.clone())).await;
         let (client, connection) = connected.map_err(|error| not_connected(config, &error))?;
         let made = AsyncPgConnection::try_from_client_and_connection(client, connection).await;
         made.map_err(|error| failed(config, &error.to_string()))

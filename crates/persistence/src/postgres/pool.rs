@@ -222,7 +222,8 @@ async fn establish(target: Target, purpose: Purpose, statement_timeout: Duration
     getrandom::fill(&mut number).map_err(|error| error.to_string())?;
     let name = format!("pix-gateway {} {:016x}", purpose.as_str(), u64::from_be_bytes(number));
     let Target { config, connector } = target;
-    let (client, connection) = config.connect(connector).await.map_err(|error| describe(&error))?;
+    let connected = Box::pin(config.connect(connector)).await;
+    let (client, connection) = connected.map_err(|error| describe(&error))?;
     let asked = Asked::default();
     let (driven, dropped) = oneshot::channel();
     tokio::spawn(drive(connection, asked.clone(), answer_timeout(statement_timeout), dropped));
