@@ -251,10 +251,7 @@ fn a_start_on_postgresql_that_can_not_go_well_is_refused_with_one_sentence() {
             "nothing listens at 127.0.0.1",
         ),
         ("postgres://pix:hunter2@127.0.0.1".to_owned(), "names no database"),
-        (
-            "postgres://pix:hunter2@127.0.0.1/pix?sslmode=allow".to_owned(),
-            "sslmode=allow is not known",
-        ),
+        ("postgres://pix:hunter2@127.0.0.1/pix?sslmode=allow".to_owned(), "sslmode=allow is not known"),
         (server.url(&name), "there is no database"),
         (forgetful.clone(), "set synchronous_commit = on"),
     ] {

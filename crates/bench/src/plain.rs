@@ -200,6 +200,7 @@ impl Plain {
 pub const MOVES: [(&str, &str, &str); 2] =
     [("clearing", "available", "charge_paid"), ("available", "fees", "charge_fee")];
 
+#[expect(clippy::disallowed_methods, reason = "reads within a transaction, whose COMMIT is waited for")]
 async fn settle(conn: &mut AsyncPgConnection, paid: &Paid) -> Result<(), PlainError> {
     let (owner, charge) = (DbId(paid.integrator_id), DbId(paid.charge_id));
     let (version, state): (i64, String) = charges::table

@@ -7,13 +7,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use diesel::prelude::{ExpressionMethods, OptionalExtension, QueryDsl};
 use diesel::result::Error as DieselError;
-use diesel_async::RunQueryDsl;
 use pix_domain::error::{ApplyError, StoreError};
 use pix_domain::transition::{Transition, TransitionStore};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout, timeout_at};
 use uuid::Uuid;
 
+use super::ask::Ask;
 use super::columns::Form;
 use super::error::{DbError, OUT_OF_RANGE, OWED_ALONE, Of, taken, understand};
 use super::pool::{Conn, Connections, answer_timeout};
@@ -216,7 +216,8 @@ impl Applier {
     }
 
     async fn ask(conn: &mut Conn, statement: &Statement) -> Result<Vec<Code>, DbError> {
-        let codes: Vec<i32> = statement.get_result(conn).await.map_err(|error| match error {
+        // To the end of the answer: the codes come before the commit.
+        let codes: Vec<i32> = statement.row(conn).await.map_err(|error| match error {
             // It was answered, so it has happened.
             DieselError::DeserializationError(_) => DbError::Lost("the answer can't be read".to_owned()),
             error => understand("transition", &error),
@@ -285,7 +286,7 @@ impl Applier {
         let left: i64 = catalog::pg_stat_activity::table
             .filter(catalog::pg_stat_activity::application_name.eq_any(sessions))
             .count()
-            .get_result(&mut conn)
+            .row(&mut conn)
             .await
             .of("pg_stat_activity")?;
         Ok(left == 0)
@@ -306,7 +307,7 @@ impl Applier {
             .filter(numbered::events::sequence.eq(i64::from(write.record.version().0)))
             .select(numbered::events::transition_id)
             .for_key_share()
-            .get_result(&mut conn)
+            .row(&mut conn)
             .await
             .optional()
             .of("events")?;

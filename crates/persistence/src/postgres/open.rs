@@ -25,6 +25,7 @@ use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 use tokio_postgres::error::SqlState;
 
+use super::ask::Ask;
 use super::pool::describe;
 pub use tls::Target;
 use url::{name, parse, role, server};
@@ -465,7 +466,7 @@ async fn check_server(config: &Config, conn: &mut AsyncPgConnection) -> Result<(
         .await
         .map_err(say)?;
     let settings: BTreeMap<String, String> = rows.into_iter().collect();
-    let standby: bool = diesel::select(pg_is_in_recovery()).get_result(conn).await.map_err(say)?;
+    let standby: bool = diesel::select(pg_is_in_recovery()).row(conn).await.map_err(say)?;
     judge(config, &settings, standby)
 }
 
@@ -505,7 +506,7 @@ async fn compare(
     conn: &mut AsyncPgConnection,
 ) -> Result<(Vec<String>, Option<String>), OpenError> {
     let say = |error: DieselError| failed(config, &error.to_string());
-    let schema: Option<String> = diesel::select(current_schema()).get_result(conn).await.map_err(say)?;
+    let schema: Option<String> = diesel::select(current_schema()).row(conn).await.map_err(say)?;
     let Some(schema) = schema else {
         return Err(failed(config, "the search_path of the role names no schema that exists: create it"));
     };

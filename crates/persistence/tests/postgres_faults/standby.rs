@@ -6,7 +6,7 @@ use std::time::Duration;
 use pix_domain::error::{ApplyError, StoreError};
 use pix_domain::transition::TransitionStore;
 use pix_persistence::postgres::{PgOptions, PgStore};
-use pix_pg_server::{Options, PgServer};
+use pix_pg_server::{Options, PgServer, StopMode};
 
 use super::support::{
     Load, assert_books_are_clean, database, ends, happened, mark, open, options, services, start, until,
@@ -67,6 +67,25 @@ async fn nothing_is_lost_when_the_standby_takes_over() {
         }
         let what = format!("promotion, {}", if grouping.is_some() { "groups" } else { "singles" });
         load.assert_nothing_is_lost(&what, &pair.standby, &pair.database, &store).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_a_server_says_before_its_commit_is_done_acknowledges_nothing() {
+    for grouping in [options().grouping, None] {
+        let pair = Pair::new().await;
+        let resolve_timeout = Duration::from_millis(300);
+        let store = pair.open(PgOptions { grouping, resolve_timeout, ..options() }).await;
+        let services = services(&store, 0);
+        let owner = services.funded(100_000).await;
+        tokio::task::block_in_place(|| pair.standby.kill9()).unwrap();
+        let intent = services.withdrawal_intent(owner, 10);
+        let applied = tokio::spawn(async move { store.apply(intent).await });
+        pair.a_commit_waits().await;
+        // It warns whoever is connected, and so sends all that it has ready for them: the rows of the answer too.
+        tokio::task::block_in_place(|| pair.primary.stop(StopMode::Immediate)).unwrap();
+        let answer = ends(applied).await.unwrap();
+        assert!(matches!(answer, Err(ApplyError::Store(StoreError::Unknown(_)))), "{answer:?}");
     }
 }
 

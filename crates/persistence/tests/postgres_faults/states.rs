@@ -104,6 +104,29 @@ async fn a_server_that_is_down_or_read_only_is_unavailable_until_it_is_not() {
     }
 }
 
+/// What a table says that finds no room, wherever in the statement that is.
+fn full(table: &str) -> String {
+    format!(
+        "CREATE FUNCTION find_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION \
+         'could not extend file \"base/1/1\": No space left on device' USING ERRCODE = 'disk_full'; END $$; \
+         CREATE TRIGGER room BEFORE INSERT ON {table} FOR EACH STATEMENT EXECUTE FUNCTION find_room()"
+    )
+}
+
+#[tokio::test]
+async fn a_disk_that_is_full_is_unavailable_until_it_is_not() {
+    for options in both_ways(options()) {
+        for table in ["withdrawals", "postings", "events"] {
+            let place = Place::new(server(), options).await;
+            server().psql(&place.database, &full(table)).unwrap();
+            let undone = [place.is_unavailable().await];
+            place.store.wallet(place.owner).await.unwrap();
+            server().psql(&place.database, "DROP FUNCTION find_room CASCADE").unwrap();
+            place.works_again(&undone).await;
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_wallet_that_another_one_holds_is_waited_for_no_longer_than_told() {
     for options in both_ways(PgOptions { statement_timeout: Duration::from_millis(300), ..options() }) {
