@@ -284,10 +284,22 @@ pub fn charge_requests(prefix: &'static str, headers: &str) -> Next {
     })
 }
 
+/// No two on their way at once look alike.
 fn withdrawal_requests(headers: &str) -> Next {
     numbered("POST", "/api/v1/withdrawals".into(), headers.to_owned(), |number| {
+        let (reais, cents) = (number % 400 / 100 + 1, number % 100);
         format!(
-            "{{\"amount\":0.01,\"external_id\":\"payout-{number}\",\"creditParty\":{{\"name\":\"Ana Lima\",\
+            "{{\"amount\":{reais}.{cents:02},\"external_id\":\"payout-{number}\",\"creditParty\":{{\"name\":\"Ana Lima\",\
+             \"keyType\":\"EMAIL\",\"key\":\"ana{number}@example.com\",\"taxId\":\"52998224725\"}}}}"
+        )
+    })
+}
+
+/// The same amount to the same payee every time: each has to be told from all that look like it.
+fn twin_requests(headers: &str) -> Next {
+    numbered("POST", "/api/v1/withdrawals".into(), headers.to_owned(), |number| {
+        format!(
+            "{{\"amount\":0.01,\"external_id\":\"twin-{number}\",\"creditParty\":{{\"name\":\"Ana Lima\",\
              \"keyType\":\"EMAIL\",\"key\":\"ana@example.com\",\"taxId\":\"52998224725\"}}}}"
         )
     })
@@ -365,6 +377,8 @@ async fn measure(
     let consult = each_of(asked.into(), headers.clone(), "uuid", ids, true);
     step(bench, gateway, &what("consults"), &consult, postmaster).await?;
     step(bench, gateway, &what("withdrawals"), &withdrawal_requests(&headers), postmaster).await?;
+    let twins = what("withdrawals of one amount to one payee");
+    step(bench, gateway, &twins, &twin_requests(&headers), postmaster).await?;
     Ok(())
 }
 
