@@ -59,7 +59,7 @@ async fn a_scrape_tells_what_was_done_and_how_the_money_is(database: Database) {
     let port = Port::reserve().unwrap();
     let admin = admin(&port);
     let settings = [("PIX_PROVIDER_TIMEOUT_MS", "300"), ("PIX_ADMIN_LISTEN", admin.as_str())];
-    let gateway = Gateway::start(database, &settings).unwrap();
+    let mut gateway = Gateway::start(database, &settings).unwrap();
     let integrator = gateway.integrator("measured").unwrap();
     let client = Client::new(&gateway, &integrator).await.unwrap();
     client.fund(&gateway, "100").await.unwrap();
@@ -102,6 +102,7 @@ async fn a_scrape_tells_what_was_done_and_how_the_money_is(database: Database) {
         is(name, 1);
     }
     is("pix_audit_differences", 0);
+    is("pix_outflow_shut_seconds", 0);
     is("pix_worker_alive{worker=\"reconciler\"}", 1);
     is("pix_worker_alive{worker=\"deliverer\"}", 1);
     is("pix_worker_alive{worker=\"sealer\"}", 1);
@@ -124,6 +125,14 @@ async fn a_scrape_tells_what_was_done_and_how_the_money_is(database: Database) {
     }
     let ids = [integrator.uuid.as_str(), "nothing-of-the-kind", "no-such-path", &integrator.public_id];
     assert!(found.keys().all(|name| ids.iter().all(|id| !name.contains(id))), "labels hold no ids");
+    // Whoever restores a database shuts the way out, and whoever looks is told for how long.
+    let mark = ["restore", "--mark", "--reason", "a drill", "--operator", "ana"];
+    gateway.terminate().unwrap();
+    let marked = gateway.cli(&mark).unwrap();
+    assert!(marked.status.success(), "{}", String::from_utf8_lossy(&marked.stderr));
+    gateway.run(&["serve"]).unwrap();
+    let shut: u64 = scrape(&admin).await["pix_outflow_shut_seconds"].parse().unwrap();
+    assert!(shut > 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -19,6 +19,7 @@ use pix_settlement::BreakerState;
 use crate::audited::Audited;
 use crate::health::{Condition, Health};
 use crate::metered;
+use crate::restored::Restored;
 use crate::sealing::{SealStatus, Standing};
 use crate::store::Store;
 use crate::system::SystemClock;
@@ -104,13 +105,15 @@ struct OfDatabase {
     open: Vec<OpenMovements>,
     vitals: Vitals,
     audited: Option<Audited>,
+    restored: Option<Restored>,
 }
 
 impl OfDatabase {
     async fn ask(store: &Store, now: Timestamp) -> Result<Self, StoreError> {
         let open = store.records.follow_ups.open_movements().await?;
         let vitals = store.vitals.vitals(now).await?;
-        Ok(Self { open, vitals, audited: Audited::last(store).await? })
+        let restored = Restored::last(store.facts.as_ref()).await?;
+        Ok(Self { open, vitals, audited: Audited::last(store).await?, restored })
     }
 }
 
@@ -132,6 +135,13 @@ pub async fn measure(health: &Health) -> String {
             if let Some(audited) = found.audited {
                 audit(audited, now);
             }
+            let shut = found.restored.as_ref().filter(|restored| restored.opened_at.is_none());
+            let shut_for = shut.map_or(0, |restored| now.since(restored.at).as_secs().max(1));
+            set(
+                "pix_outflow_shut_seconds",
+                "For how long no money has left after a restore; 0 when it may.",
+                shut_for,
+            );
         }
         node(health, &condition, now);
         process();
