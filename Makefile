@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: help run demo test soak lint fmt build tools bench bench-quick flood bench-cala postgres crash-matrix postback-storm planted-bugs webhook-libraries api-tools openapi fuzz-api browser pay-images console-images fuzz deb package-test deploy-tools lint-deploy
+.PHONY: help run demo test soak lint fmt build tools bench bench-quick flood bench-cala postgres crash-matrix postback-storm side-by-side planted-bugs webhook-libraries api-tools openapi fuzz-api browser pay-images console-images fuzz deb package-test deploy-tools lint-deploy
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -91,6 +91,15 @@ EVENTS ?= 100000
 
 postback-storm: tools postgres ## Deliver EVENTS postbacks to receivers that fail, by relay processes that are killed; STORM='--seed 7' for others
 	$(CARGO) run --quiet --package pix-tests --bin postback_storm -- --events $(EVENTS) $(STORM)
+
+# The older version is built in a folder of its own: it takes some minutes, and space for a second target folder.
+OLD ?= HEAD~1
+SIDE := $(CURDIR)/target/side-by-side
+
+side-by-side: tools postgres ## Bring the version OLD (a commit) up to date under load, node by node, with both versions running
+	rm -rf "$(SIDE)/src" && git clone --quiet . "$(SIDE)/src" && git -C "$(SIDE)/src" checkout --quiet "$(OLD)"
+	cd "$(SIDE)/src" && CARGO_TARGET_DIR="$(SIDE)/build" $(CARGO) build --package pix-gateway
+	PIX_OLD_PROGRAM="$(SIDE)/build/debug/pix-gateway" $(CARGO) test --package pix-tests --test kill -- --ignored --nocapture an_older_version
 
 pay-images: tools browser ## Take the pictures of the payment page and of a receipt anew: docs/images/*.png
 	$(CARGO) run --quiet --package pix-tests --bin pay_images -- docs/images

@@ -168,6 +168,15 @@ pub struct Gateway {
 impl Gateway {
     /// Starts a gateway with `database`, the simulated provider, and settings of the test's own.
     pub fn start(database: Database, settings: &[(&str, &str)]) -> anyhow::Result<Self> {
+        Self::start_program(program(), database, settings)
+    }
+
+    /// The same of another build of the program.
+    pub fn start_program(
+        program: &'static Path,
+        database: Database,
+        settings: &[(&str, &str)],
+    ) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         let mut own = database.settings(folder.path())?;
         let given = [
@@ -179,7 +188,12 @@ impl Gateway {
         ];
         let given = given.iter().chain(settings);
         own.extend(given.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-        Self::serve(folder, own, program())
+        Self::serve(folder, own, program)
+    }
+
+    /// From its next start on, and in the next subcommand, it is this program, such as another version of it.
+    pub fn use_program(&mut self, program: &'static Path) {
+        self.program = program;
     }
 
     /// Starts one whose clock can be set ahead: another build of the program.

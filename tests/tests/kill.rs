@@ -7,12 +7,13 @@
 )]
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::{Child, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use pix_tests::{Answer, Client, Database, Gateway, Integrator, Port, on_either_store, pay, text};
+use pix_tests::{Answer, Client, Database, Gateway, Integrator, Port, on_either_store, pay, program, text};
 use serde_json::{Value, json};
 
 /// How many times a node is killed, in each test.
@@ -97,12 +98,21 @@ impl Provider {
 
     /// The same, with further settings.
     fn gateway_with<'a>(&'a self, database: Database, more: &[(&'a str, &'a str)]) -> Gateway {
+        self.gateway_of(program(), database, more)
+    }
+
+    fn gateway_of<'a>(
+        &'a self,
+        program: &'static Path,
+        database: Database,
+        more: &[(&'a str, &'a str)],
+    ) -> Gateway {
         let mut settings: Vec<(&str, &str)> = [SETTINGS, more].concat();
         settings.extend([
             ("PIX_PROVIDER_URL", self.url.as_str()),
             ("PIX_PROVIDER_CLIENT_SECRET", "simulator-secret"),
         ]);
-        let mut gateway = Gateway::start(database, &settings).unwrap();
+        let mut gateway = Gateway::start_program(program, database, &settings).unwrap();
         gateway.simulator.clone_from(&self.url);
         gateway
     }
@@ -337,6 +347,8 @@ const CHECK_EVERY: Duration = Duration::from_millis(20);
 struct Rotation {
     urls: Vec<String>,
     ready: Vec<AtomicBool>,
+    /// How many requests were answered.
+    answered: AtomicUsize,
 }
 
 impl Rotation {
@@ -394,15 +406,36 @@ async fn through_the_proxy(nodes: Arc<Rotation>, token: String, number: u64, sto
         let answer = sent.unwrap_or_else(|error| panic!("{path} {name} was lost: {error:?}"));
         let status = answer.status().as_u16();
         assert!(matches!(status, 200 | 201), "{path} {name}: {status} {}", answer.text().await.unwrap());
+        nodes.answered.fetch_add(1, Ordering::Relaxed);
     }
     made
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_nodes_started_anew_one_after_the_other_lose_no_request() {
+    started_anew(None).await;
+}
+
+/// `make side-by-side`: two nodes of the version that `PIX_OLD_PROGRAM` names; the schema is brought up to date under them, and one
+/// after the other becomes this version.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a build of an older version: make side-by-side"]
+async fn an_older_version_and_this_one_side_by_side_lose_no_request() {
+    let old = std::env::var("PIX_OLD_PROGRAM").expect("PIX_OLD_PROGRAM names the older version");
+    started_anew(Some(Path::new(old.leak()))).await;
+}
+
+/// How many requests are answered while one node is of the older version and the other of this one.
+const MIXED: usize = 300;
+
+async fn started_anew(older: Option<&'static Path>) {
     let turn = TURN.lock().await;
     let provider = Provider::start();
-    let one = provider.gateway_with(Database::Postgres, &[("PIX_DRAIN_MS", DRAIN)]);
+    let settings = [("PIX_DRAIN_MS", DRAIN)];
+    let one = match older {
+        Some(older) => provider.gateway_of(older, Database::Postgres, &settings),
+        None => provider.gateway_with(Database::Postgres, &settings),
+    };
     let other = one.another_node().unwrap();
     let mut nodes = [one, other];
     let integrator = nodes[0].integrator("rolling").unwrap();
@@ -411,6 +444,7 @@ async fn two_nodes_started_anew_one_after_the_other_lose_no_request() {
     let rotation = Arc::new(Rotation {
         urls: nodes.iter().map(|node| node.url.clone()).collect(),
         ready: nodes.iter().map(|_| AtomicBool::new(true)).collect(),
+        answered: AtomicUsize::new(0),
     });
     let watching = tokio::spawn(Arc::clone(&rotation).watch());
     let stop = Arc::new(AtomicBool::new(false));
@@ -420,6 +454,14 @@ async fn two_nodes_started_anew_one_after_the_other_lose_no_request() {
             tokio::spawn(through_the_proxy(Arc::clone(&rotation), token, number, Arc::clone(&stop)))
         })
         .collect();
+    if older.is_some() {
+        for node in &mut nodes {
+            node.use_program(program());
+        }
+        let migrated = tokio::task::block_in_place(|| nodes[0].cli(&["migrate"])).unwrap();
+        println!("migrated under load: {}", String::from_utf8_lossy(&migrated.stdout).trim());
+        assert!(migrated.status.success(), "{}", String::from_utf8_lossy(&migrated.stderr));
+    }
     for (node, gateway) in nodes.iter_mut().enumerate() {
         // As an upgrade does: told to stop, and its successor started.
         assert_eq!(
@@ -432,6 +474,11 @@ async fn two_nodes_started_anew_one_after_the_other_lose_no_request() {
         let begun = Instant::now();
         while !rotation.ready[node].load(Ordering::SeqCst) {
             assert!(begun.elapsed() < QUIET_WITHIN, "never ready again: {}", gateway.log());
+            tokio::time::sleep(CHECK_EVERY).await;
+        }
+        let before = rotation.answered.load(Ordering::Relaxed);
+        while older.is_some() && rotation.answered.load(Ordering::Relaxed) < before + MIXED {
+            assert!(begun.elapsed() < QUIET_WITHIN, "no load");
             tokio::time::sleep(CHECK_EVERY).await;
         }
     }
