@@ -88,6 +88,9 @@ pub enum Command {
     /// See what became of postbacks, and send them again.
     #[command(subcommand)]
     Postback(Postback),
+    /// Show what is held of a person, and erase it (LGPD).
+    #[command(subcommand)]
+    Person(Person),
     /// Let operators in to the console.
     #[command(subcommand)]
     Operator(Operator),
@@ -614,6 +617,53 @@ pub enum AuditLog {
         #[arg(long)]
         json: bool,
     },
+}
+
+/// `person`.
+#[derive(Debug, Subcommand)]
+pub enum Person {
+    /// Print all that is held of a person, in JSON, without what the same records say of others.
+    Export {
+        /// Of whom.
+        #[command(flatten)]
+        who: Who,
+        /// Why, for the audit log; nothing that names the person.
+        #[arg(long)]
+        reason: String,
+    },
+    /// Put under keys all personal data of what has ended, now. The workers do this at their leisure.
+    Lock {
+        /// Answer in JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Destroy the key of a person, and with it all that is held of the person in what has ended; exits with 1 while some of it has
+    /// not. Postings and totals stay as they are.
+    Erase {
+        /// Of whom.
+        #[command(flatten)]
+        who: Who,
+        /// Why, for the audit log; nothing that names the person.
+        #[arg(long)]
+        reason: String,
+        /// Answer in JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Of whom.
+#[derive(Debug, Args)]
+pub struct Who {
+    /// The CPF or CNPJ; `-` to read it from standard input, which no list of processes shows.
+    #[arg(long, value_name = "CPF|CNPJ|-", required_unless_present = "pix_key", conflicts_with = "pix_key")]
+    pub document: Option<String>,
+    /// The PIX key (or a payer's e-mail), where records give no document; `-` likewise.
+    #[arg(long, value_name = "KEY|-")]
+    pub pix_key: Option<String>,
+    /// In whose records: the integrator's uuid; in those of all without it.
+    #[arg(long)]
+    pub integrator: Option<Uuid>,
 }
 
 /// `audit`.

@@ -18,6 +18,7 @@ pub mod man;
 pub mod migrate;
 pub mod openapi;
 pub mod operator;
+pub mod person;
 pub mod postback;
 pub mod resolve;
 pub mod restore;

@@ -322,6 +322,16 @@ pub const SETTINGS: &[Setting] = &[
         "How old the newest whole audit may be before one node runs another, 0 (it is run by hand) to 2592000 seconds; one integrator's whole book is in memory at a time, and all of them at the end.",
     ),
     open(
+        "PIX_PERSON_LOCK_RECORDS",
+        Some("2000"),
+        "How many records a minute have their personal data put under the keys of its persons, 0 (only when somebody is erased) to 1000000; one node at a time does it.",
+    ),
+    open(
+        "PIX_PERSON_LOCK_AFTER_DAYS",
+        Some("7"),
+        "How long after its last change a record that has ended is locked so, 2 to 3650 days.",
+    ),
+    open(
         "PIX_BOOKS_KEY_FILE",
         None,
         "File with the key that a statement of the books is signed with once a day, made by `pix-gateway books key`; without it none is.",
@@ -584,6 +594,15 @@ pub struct SealConfig {
     pub audit_interval: Option<Duration>,
 }
 
+/// How personal data is put under keys.
+#[derive(Debug, Clone, Copy)]
+pub struct PersonConfig {
+    /// `PIX_PERSON_LOCK_RECORDS`; 0 for not at all.
+    pub lock_records: u64,
+    /// `PIX_PERSON_LOCK_AFTER_DAYS`
+    pub lock_after: Duration,
+}
+
 /// How a statement of the books is signed once a day.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BooksSettings {
@@ -696,6 +715,8 @@ pub struct Config {
     pub worker: WorkerConfig,
     /// `PIX_SEAL_…` and `PIX_AUDIT_INTERVAL_S`: how the books are sealed and audited.
     pub seals: SealConfig,
+    /// `PIX_PERSON_…`: how personal data is put under keys.
+    pub people: PersonConfig,
     /// `PIX_BOOKS_…`; `None` when no statement is signed.
     pub books: Option<BooksSettings>,
     /// `PIX_CALLBACKS_PER_SECOND`
@@ -952,6 +973,7 @@ impl Config {
                 ),
             },
             seals: seals(source)?,
+            people: people(source)?,
             books: books(source)?,
             callbacks_per_second: source.number_u32("PIX_CALLBACKS_PER_SECOND", 100_000)?,
             postbacks: postbacks(source)?,
@@ -1095,6 +1117,13 @@ fn seals(source: &Source) -> Result<SealConfig, ConfigError> {
             0,
             2_592_000,
         )?)),
+    })
+}
+
+fn people(source: &Source) -> Result<PersonConfig, ConfigError> {
+    Ok(PersonConfig {
+        lock_records: source.number("PIX_PERSON_LOCK_RECORDS", 0, 1_000_000)?,
+        lock_after: Duration::from_hours(source.number("PIX_PERSON_LOCK_AFTER_DAYS", 2, 3_650)? * 24),
     })
 }
 

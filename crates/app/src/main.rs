@@ -16,6 +16,7 @@ mod gateway;
 mod health;
 mod journal;
 mod keyfile;
+mod locking;
 mod metered;
 mod meters;
 mod otlp;
@@ -87,6 +88,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Limits(command) => commands::limits::run(&config, command).await,
         Command::Secret(command) => commands::secret::run(&config, command).await,
         Command::Postback(command) => commands::postback::run(&config, command).await,
+        Command::Person(command) => commands::person::run(&config, command).await,
         Command::Uncertain { json } => commands::uncertain::run(&config, json).await,
         Command::Resolve(arguments) => commands::resolve::run(&config, arguments).await,
         Command::Backup { file, json } => commands::backup::run(&config, &file, json).await,

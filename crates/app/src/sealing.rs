@@ -1,5 +1,5 @@
 //! The worker that seals the books, and so audits them as they go on; at intervals of its own it runs the whole audit, and
-//! once a day it signs a statement.
+//! once a day it signs a statement. It also puts personal data under the keys of its persons, a step a minute.
 //!
 //! Any number of nodes do this at once. Seals need no lease: where sealing stands is the newest seal, and who comes second
 //! finds nothing left. A whole audit is one node's by a lease. A statement is each node's that has a key, one file a day.
@@ -19,7 +19,8 @@ use tokio::time::Instant;
 use crate::audited::Audited;
 use crate::books::{self, SigningKey};
 use crate::commands::audit;
-use crate::config::{BooksSettings, Config, SealConfig};
+use crate::config::{BooksSettings, Config, PersonConfig, SealConfig};
+use crate::locking;
 use crate::store::Store;
 use crate::system::SystemClock;
 
@@ -88,6 +89,7 @@ struct Desk {
     store: Store,
     sealer: Sealer,
     config: SealConfig,
+    people: PersonConfig,
     status: Arc<SealStatus>,
     books: Option<(BooksSettings, SigningKey, String)>,
 }
@@ -108,6 +110,7 @@ impl Sealing {
             store: store.clone(),
             sealer: Sealer::new(store.seals.clone(), Arc::new(SystemClock)),
             config: config.seals,
+            people: config.people,
             status: status.clone(),
             books,
         };
@@ -175,6 +178,11 @@ impl Desk {
             && let Err(error) = self.audit(interval).await
         {
             tracing::warn!(error = format!("{error:#}"), "the books can't be audited; it is tried again");
+        }
+        if self.people.lock_records > 0
+            && let Err(error) = locking::step(&self.store, self.people, SystemClock.now()).await
+        {
+            tracing::warn!(%error, "personal data can't be put under its keys; it is tried again");
         }
         if let Some((settings, key, url)) = &self.books
             && let Err(error) = books::write_todays(&self.store, url, key, &settings.folder).await

@@ -17,6 +17,7 @@ use pix_domain::fees::FeeStore;
 use pix_domain::follow_up::{FollowUpStore, LookupStore};
 use pix_domain::ids::ResourceRef;
 use pix_domain::limits::LimitStore;
+use pix_domain::people::PersonStore;
 use pix_domain::ports::Stores;
 use pix_domain::postbacks::delivery::DeliveryStore;
 use pix_domain::postbacks::events::EventStore;
@@ -198,6 +199,8 @@ pub struct Store {
     pub books: Arc<dyn BookStore>,
     /// Seals of them.
     pub seals: Arc<dyn SealStore>,
+    /// Persons, and the keys that their data is under.
+    pub people: Arc<dyn PersonStore>,
     /// What holds of the whole deployment.
     pub facts: Arc<dyn FactStore>,
     /// How the store itself is.
@@ -228,6 +231,7 @@ impl Store {
             + ApiKeyStore
             + BookStore
             + SealStore
+            + PersonStore
             + FactStore
             + VitalStore
             + 'static,
@@ -240,6 +244,7 @@ impl Store {
             keys: store.clone(),
             books: store.clone(),
             seals: store.clone(),
+            people: store.clone(),
             facts: store.clone(),
             vitals: store,
         }

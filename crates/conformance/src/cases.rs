@@ -13,6 +13,7 @@ pub mod idempotency;
 pub mod limits;
 pub mod lists;
 pub mod money;
+pub mod people;
 pub mod pix_ids;
 pub mod postbacks;
 pub mod races;

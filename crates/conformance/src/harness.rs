@@ -15,6 +15,7 @@ use pix_domain::evidence::EvidenceStore;
 use pix_domain::fees::FeeStore;
 use pix_domain::follow_up::{FollowUpStore, LookupStore};
 use pix_domain::limits::LimitStore;
+use pix_domain::people::PersonStore;
 use pix_domain::ports::{DEFAULT_SUBMIT_GRACE, Ports, Stores};
 use pix_domain::postbacks::delivery::DeliveryStore;
 use pix_domain::postbacks::events::EventStore;
@@ -54,6 +55,8 @@ pub struct StoreSet {
     pub books: Arc<dyn BookStore>,
     /// Seals of them.
     pub seals: Arc<dyn SealStore>,
+    /// Persons.
+    pub people: Arc<dyn PersonStore>,
 }
 
 impl StoreSet {
@@ -80,6 +83,7 @@ impl StoreSet {
             + ApiKeyStore
             + BookStore
             + SealStore
+            + PersonStore
             + 'static,
     {
         Self {
@@ -88,7 +92,8 @@ impl StoreSet {
             integrators: store.clone(),
             keys: store.clone(),
             books: store.clone(),
-            seals: store,
+            seals: store.clone(),
+            people: store,
         }
     }
 }

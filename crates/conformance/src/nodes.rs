@@ -23,6 +23,7 @@ use pix_domain::ids::{ChargeId, IntegratorId, RefundId, ResourceKind, ResourceRe
 use pix_domain::limits::{LimitPolicy, LimitStore, Sent, SentTo, Windows};
 use pix_domain::list::ListQuery;
 use pix_domain::party::PixKey;
+use pix_domain::people::{Erasure, Person, PersonStore, Walk, Walked};
 use pix_domain::postbacks::delivery::{
     Attempt, Backlog, DeliveryReport, DeliveryStore, Endpoint, EndpointId, Lane, ReplayQuery, Taken, Turn,
 };
@@ -209,6 +210,15 @@ hand_over!(ApiKeyStore, node => node.keys, {
 hand_over!(BookStore, node => node.books, {
     fn book(&self, owner: IntegratorId) -> Result<Book, StoreError>;
     fn findings(&self, owner: IntegratorId) -> Result<Vec<StoredFinding>, StoreError>;
+});
+
+hand_over!(PersonStore, node => node.people, {
+    fn naming(&self, walk: Walk, person: &Person) -> Result<Walked, StoreError>;
+    fn lockable(&self, walk: Walk, untouched_since: Timestamp) -> Result<Walked, StoreError>;
+    fn lock(
+        &self, owner: IntegratorId, kind: ResourceKind, ids: Vec<Uuid>, untouched_since: Timestamp
+    ) -> Result<u64, StoreError>;
+    fn erase(&self, erasure: Erasure) -> Result<bool, StoreError>;
 });
 
 hand_over!(SealStore, node => node.seals, {

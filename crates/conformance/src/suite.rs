@@ -310,6 +310,16 @@ macro_rules! store_suite {
                 a_difference_is_kept_once_an_integrator,
                 a_chain_goes_on_after_reopening,
             }
+            people {
+                what_is_locked_reads_as_it_was,
+                what_goes_on_is_not_locked,
+                what_is_locked_can_change,
+                locking_and_changing_at_once_loses_nothing,
+                an_erased_person_is_gone,
+                limits_know_who_is_locked,
+                twins_of_the_erased_are_forgotten,
+                nobody_is_found_nowhere,
+            }
             postbacks {
                 what_happened_is_numbered_and_what_was_answered_is_not,
                 an_event_shows_its_record_as_it_was,

@@ -91,11 +91,15 @@ pub enum Action {
     BooksRestored,
     /// After a restore, money goes out again.
     OutflowOpened,
+    /// What is held of a person was shown.
+    PersonExported,
+    /// A person was erased.
+    PersonErased,
 }
 
 impl Action {
     /// Every one.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 25] = [
         Self::IntegratorCreated,
         Self::IntegratorSuspended,
         Self::IntegratorResumed,
@@ -119,6 +123,8 @@ impl Action {
         Self::EndpointEnabled,
         Self::BooksRestored,
         Self::OutflowOpened,
+        Self::PersonExported,
+        Self::PersonErased,
     ];
 
     /// The stable name, as stored.
@@ -147,6 +153,8 @@ impl Action {
             Self::EndpointEnabled => "endpoint.enabled",
             Self::BooksRestored => "books.restored",
             Self::OutflowOpened => "outflow.opened",
+            Self::PersonExported => "person.exported",
+            Self::PersonErased => "person.erased",
         }
     }
 

@@ -113,6 +113,8 @@ pub struct Charge {
     pub payer_email: Option<Email>,
     /// What the payer is asked.
     pub payer_question: Option<PayerQuestion>,
+    /// Whether the payer was [erased](crate::people): all of the payer's is absent then.
+    pub payer_erased: bool,
     /// What the integrator attaches to it.
     pub metadata: Metadata,
     /// Where events go.

@@ -57,6 +57,7 @@ pub mod list;
 pub mod metadata;
 pub mod money;
 pub mod party;
+pub mod people;
 pub mod ports;
 pub mod postbacks;
 pub mod provider;

@@ -60,6 +60,13 @@ impl ProviderId {
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct ProviderBody(pub String);
 
+impl ProviderBody {
+    /// What stands where one stood that named an erased person.
+    pub fn erased() -> Self {
+        Self("{}".to_owned())
+    }
+}
+
 impl fmt::Debug for ProviderBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ProviderBody({} bytes)", self.0.len())

@@ -134,6 +134,9 @@ pub struct Withdrawal {
     pub fee_version: u32,
     /// Who is paid.
     pub payee: Payee,
+    /// Whether the payee was [erased](crate::people): there are no name, document and description then, and the key is
+    /// [`PixKey::erased`].
+    pub payee_erased: bool,
     /// What for.
     pub description: Option<Description>,
     /// What the integrator attaches to it.

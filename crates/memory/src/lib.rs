@@ -36,6 +36,7 @@
 //! | `follow_ups` | what is due, and the lookups beside it |
 //! | `callbacks` | what the provider called back, and the journal of administrative acts |
 //! | `postbacks` | public events, their deliveries, and the numbers of secrets |
+//! | `people` | persons, locked and erased |
 //! | `seals` | seals, and what they follow from |
 //! | `settings` | integrators, keys and fees |
 
@@ -44,6 +45,7 @@ mod books;
 mod callbacks;
 mod follow_ups;
 mod limits;
+mod people;
 mod postbacks;
 mod records;
 mod seals;

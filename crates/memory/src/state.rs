@@ -77,6 +77,8 @@ pub struct Tenant {
     pub limits: Vec<LimitPolicy>,
     pub wallet: Wallet,
     pub entries: Vec<Entry>,
+    /// Records whose personal data counts as locked, and the version at which it does.
+    pub locked: BTreeMap<(ResourceKind, Uuid), Version>,
     pub charges: BTreeMap<Uuid, Charge>,
     pub withdrawals: BTreeMap<Uuid, Withdrawal>,
     pub refunds: BTreeMap<Uuid, Refund>,
@@ -107,6 +109,7 @@ impl Tenant {
             limits: Vec::new(),
             wallet: Wallet::default(),
             entries: Vec::new(),
+            locked: BTreeMap::new(),
             charges: BTreeMap::new(),
             withdrawals: BTreeMap::new(),
             refunds: BTreeMap::new(),

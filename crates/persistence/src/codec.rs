@@ -19,6 +19,11 @@ use pix_domain::time::Timestamp;
 use pix_domain::withdrawals::OutgoingState;
 use uuid::Uuid;
 
+diesel::define_sql_function! {
+    /// A text in lower case.
+    fn lower(text: diesel::sql_types::Text) -> diesel::sql_types::Text;
+}
+
 /// The SQL type of an id.
 #[derive(Debug, Clone, Copy, SqlType, QueryId)]
 #[diesel(sqlite_type(name = "Text"))]

@@ -40,6 +40,7 @@ mod limits;
 mod open;
 mod outbox;
 mod page;
+mod people;
 mod pool;
 mod postbacks;
 mod refunds;

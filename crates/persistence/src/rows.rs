@@ -6,6 +6,7 @@ mod callbacks;
 mod charges;
 mod evidence;
 mod limits;
+mod people;
 mod postbacks;
 mod refunds;
 mod seals;
@@ -19,6 +20,8 @@ pub use callbacks::{CallbackRow, due_of, state_of};
 pub use charges::{ChargeRow, ReceiptRow};
 pub use evidence::{EvidenceRow, TwinRow};
 pub use limits::{AskSent, AskSentTo, LimitRow, MOST_LIMITS, sent, sent_to};
+pub use people::{LOCKED, Locked, LockedRow, Locking, PayeeKeyRow, PersonRow, Personal, ends, walked};
+pub(crate) use people::{lockable_charges, lockable_withdrawals};
 pub use postbacks::{
     AttemptRow, DeliveryRow, EndpointRow, SecretRow, ToldRow, key_of, snapshot_text, standing_of,
     state_of_standing,

@@ -473,4 +473,43 @@ table! {
     }
 }
 
+table! {
+    use diesel::sql_types::Text;
+    use crate::codec::Id;
+
+    people (integrator_id, id) {
+        integrator_id -> Id,
+        id -> Id,
+        subject -> Text,
+        key -> Text,
+    }
+}
+
+table! {
+    use diesel::sql_types::Text;
+    use crate::codec::Id;
+
+    payee_keys (integrator_id, payee_key, person_id) {
+        integrator_id -> Id,
+        payee_key -> Text,
+        pseudonym -> Id,
+        person_id -> Id,
+    }
+}
+
+table! {
+    use diesel::sql_types::{BigInt, Text};
+    use crate::codec::Id;
+
+    locked_parts (integrator_id, resource_id, part, number) {
+        integrator_id -> Id,
+        resource_id -> Id,
+        part -> Text,
+        number -> BigInt,
+        person_id -> Id,
+        sealed -> Text,
+    }
+}
+
 diesel::allow_tables_to_appear_in_same_query!(events, deliveries);
+diesel::allow_tables_to_appear_in_same_query!(people, locked_parts);

@@ -36,6 +36,7 @@ mod follow_ups;
 mod limits;
 mod open;
 mod page;
+mod people;
 mod postbacks;
 mod reader;
 mod refunds;

@@ -319,13 +319,13 @@ async fn the_constraints_that_refusals_are_known_by_have_their_names() {
     let expected = "__diesel_schema_migrations_pkey api_keys_number_key api_keys_pkey \
                     audit_log_pkey callbacks_pkey charges_external_id_key charges_pkey deliveries_pkey delivery_attempts_pkey endpoints_pkey \
                     events_pkey evidence_pkey facts_pkey fee_schedules_pkey \
-                    findings_code_key findings_pkey handles_pkey integrators_pkey limits_pkey postback_secrets_pkey postings_pkey \
+                    findings_code_key findings_pkey handles_pkey integrators_pkey limits_pkey locked_parts_pkey payee_keys_pkey people_pkey people_subject_key postback_secrets_pkey postings_pkey \
                     receipts_number_key receipts_pkey refunds_external_id_key refunds_pkey seal_differences_pkey seals_pkey splits_pkey twins_pkey wallets_pkey \
                     withdrawals_external_id_key withdrawals_pkey";
     assert_eq!(sql(&name, keys), expected);
     let foreign = keys.replace("('p', 'u')", "('f')");
     let expected = "api_keys_integrator_id_fkey fee_schedules_integrator_id_fkey limits_integrator_id_fkey \
-                    postback_secrets_integrator_id_fkey refunds_charge_id_fkey \
+                    payee_keys_person_id_fkey postback_secrets_integrator_id_fkey refunds_charge_id_fkey \
                     seal_differences_integrator_id_fkey seals_integrator_id_fkey wallets_integrator_id_fkey";
     assert_eq!(sql(&name, &foreign), expected);
 }
@@ -370,7 +370,8 @@ async fn a_database_of_the_second_migration_is_brought_up_to_date_with_all_that_
             "2026-11-22-000007_limits",
             "2026-11-22-000008_splits",
             "2026-11-22-000009_seals",
-            "2026-11-22-000010_references"
+            "2026-11-22-000010_references",
+            "2026-11-23-000011_people"
         ]
     );
     for (table, more) in TABLES_AT_MIGRATION_2 {

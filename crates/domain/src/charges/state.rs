@@ -51,6 +51,7 @@ fn born(new: NewCharge, state: ChargeState, now: Timestamp) -> Charge {
         payer: new.payer,
         payer_email: new.payer_email,
         payer_question: new.payer_question,
+        payer_erased: false,
         metadata: new.metadata,
         postback_url: new.postback_url,
         postback_scope: new.postback_scope,
@@ -121,6 +122,10 @@ impl Charge {
         self.version = self.version.next();
         self.updated_at = now;
         change(&mut self);
+        if self.payer_erased {
+            // What the provider says now would name the payer again.
+            self.erase_payer();
+        }
         let follow_up = follow_up(&self, now);
         Transition::new(self.integrator_id, now).write(
             guard,

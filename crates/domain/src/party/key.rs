@@ -94,6 +94,11 @@ impl PixKey {
         Ok(Self { kind, text })
     }
 
+    /// What stands where the key of an erased person stood: a random key of zeros, which DICT gives to nobody.
+    pub fn erased() -> Self {
+        Self { kind: PixKeyType::Evp, text: "00000000-0000-0000-0000-000000000000".to_owned() }
+    }
+
     /// The type of the key.
     pub fn kind(&self) -> PixKeyType {
         self.kind

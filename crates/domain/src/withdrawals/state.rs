@@ -51,6 +51,7 @@ pub fn accept(new: NewWithdrawal, now: Timestamp, grace: std::time::Duration) ->
         fee: new.fee,
         fee_version: new.fee_version,
         payee: new.payee,
+        payee_erased: false,
         description: new.description,
         metadata: new.metadata,
         postback_url: new.postback_url,
@@ -95,6 +96,10 @@ impl Withdrawal {
         }
         self.state = state;
         change(&mut self);
+        if self.payee_erased {
+            // What the provider says now would name the payee again.
+            self.erase_payee();
+        }
         let follow_up = (!self.state.is_final()).then(|| now.plus(schedule::outgoing(0)));
         Transition::new(self.integrator_id, now).write(
             guard,

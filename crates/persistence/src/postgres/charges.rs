@@ -17,6 +17,7 @@ use super::PgStore;
 use super::ask::Ask;
 use super::error::Of;
 use super::page::page;
+use super::people::{opened, opened_one};
 use super::types::can_be_kept;
 use crate::codec::DbId;
 use crate::rows::{ChargeRow, ReceiptRow};
@@ -38,7 +39,7 @@ impl ChargeStore for PgStore {
         let of_owner = charges::integrator_id.eq(DbId::from(integrator_id));
         let named = of_owner.and(charges::external_id.eq(external_id.as_str()));
         let found = charges::table.filter(named).select(ChargeRow::as_select()).limit(1).row(&mut conn).await;
-        found.optional().of("charges")?.map(Charge::try_from).transpose()
+        opened_one(&mut conn, found.optional().of("charges")?).await
     }
 
     async fn find_by_pix_id(
@@ -56,7 +57,7 @@ impl ChargeStore for PgStore {
     async fn list(&self, integrator_id: IntegratorId, query: &ListQuery) -> Result<Vec<Charge>, StoreError> {
         let mut conn = self.reads().await?;
         let rows: Vec<ChargeRow> = page!(charges, ChargeRow, DbId::from(integrator_id), query, &mut conn);
-        rows.into_iter().map(Charge::try_from).collect()
+        opened(&mut conn, rows).await
     }
 
     async fn receipts(&self, integrator_id: IntegratorId, id: ChargeId) -> Result<Vec<Receipt>, StoreError> {
@@ -69,13 +70,13 @@ impl ChargeStore for PgStore {
             .rows(&mut conn)
             .await
             .of("receipts")?;
-        rows.into_iter().map(Receipt::try_from).collect()
+        opened(&mut conn, rows).await
     }
 }
 
 async fn find(conn: &mut AsyncPgConnection, owner: DbId, id: DbId) -> Result<Option<Charge>, StoreError> {
     let found = charges::table.find((owner, id)).select(ChargeRow::as_select()).limit(1).row(conn).await;
-    found.optional().of("charges")?.map(Charge::try_from).transpose()
+    opened_one(conn, found.optional().of("charges")?).await
 }
 
 async fn find_by_pix_id(
@@ -92,8 +93,8 @@ async fn find_by_pix_id(
         .await
         .optional()
         .of("charges")?;
-    if let Some(row) = made {
-        return Charge::try_from(row).map(Some);
+    if made.is_some() {
+        return opened_one(conn, made).await;
     }
     // Receipts are kept by other texts too; only an end-to-end id is looked for.
     if EndToEndId::parse(pix_id).is_err() {

@@ -10,6 +10,7 @@ use diesel::prelude::{
     QueryDsl, SelectableHelper,
 };
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use pix_domain::charges::Charge;
 use pix_domain::error::StoreError;
 use pix_domain::ids::{IntegratorId, ResourceKind, ResourceRef, Version};
 use pix_domain::postbacks::delivery::{
@@ -20,11 +21,13 @@ use pix_domain::postbacks::events::{EventKey, EventQuery, EventStore, ListedEven
 use pix_domain::postbacks::secrets::{PostbackSecretStore, SecretVersion};
 use pix_domain::time::Timestamp;
 use pix_domain::transition::{EventKind, Record};
+use pix_domain::withdrawals::Withdrawal;
 
 use super::PgStore;
 use super::ask::Ask;
 use super::error::{DbError, Of};
 use super::outbox::{Among, Count, Counted, Fails, Forget, Take, TakenRow, Tell};
+use super::people::opened;
 use crate::codec::{self, DbId, DbTime};
 use crate::rows::{
     AttemptRow, ChargeRow, DeliveryRow, EndpointRow, RefundRow, SecretRow, SplitRow, ToldRow, WithdrawalRow,
@@ -130,6 +133,11 @@ async fn records_of(
 ) -> Result<BTreeMap<ResourceRef, Record>, StoreError> {
     let mut records = BTreeMap::new();
     macro_rules! read {
+        (@Charge $rows:ident) => { opened::<_, Charge>(conn, $rows).await? };
+        (@Withdrawal $rows:ident) => { opened::<_, Withdrawal>(conn, $rows).await? };
+        (@$kind:ident $rows:ident) => {
+            $rows.into_iter().map(TryInto::try_into).collect::<Result<Vec<_>, StoreError>>()?
+        };
         ($table:ident, $row:ident, $kind:ident, $columns:literal) => {
             let own = resources.clone().filter(|resource| resource.kind == ResourceKind::$kind);
             let (owners, ids): (Vec<DbId>, Vec<DbId>) =
@@ -138,8 +146,8 @@ async fn records_of(
                 let among = Among::records($columns, owners, ids);
                 let rows = $table::table.filter(among).select($row::as_select()).rows(conn).await;
                 let rows: Vec<$row> = rows.of(stringify!($table))?;
-                for row in rows {
-                    let record = Record::$kind(Box::new(row.try_into()?));
+                for of_kind in read!(@$kind rows) {
+                    let record = Record::$kind(Box::new(of_kind));
                     records.insert(record.resource(), record);
                 }
             }

@@ -15,6 +15,7 @@ use super::PgStore;
 use super::ask::Ask;
 use super::error::Of;
 use super::page::page;
+use super::people::{opened, opened_one};
 use super::types::can_be_kept;
 use crate::codec::DbId;
 use crate::rows::WithdrawalRow;
@@ -45,7 +46,8 @@ impl WithdrawalStore for PgStore {
         let mut conn = self.reads().await?;
         let same = withdrawals::table.find((DbId::from(integrator_id), DbId(id.0)));
         let found = same.select(WithdrawalRow::as_select()).limit(1).row(&mut conn).await;
-        found.optional().of("withdrawals")?.map(Withdrawal::try_from).transpose()
+        let found: Option<WithdrawalRow> = found.optional().of("withdrawals")?;
+        opened_one(&mut conn, found).await
     }
 
     async fn find_by_external_id(
@@ -57,7 +59,7 @@ impl WithdrawalStore for PgStore {
         let of_owner = withdrawals::integrator_id.eq(DbId::from(integrator_id));
         let named = of_owner.and(withdrawals::external_id.eq(external_id.as_str()));
         let found: Option<WithdrawalRow> = first!(named, &mut conn);
-        found.map(Withdrawal::try_from).transpose()
+        opened_one(&mut conn, found).await
     }
 
     async fn find_by_pix_id(
@@ -76,7 +78,7 @@ impl WithdrawalStore for PgStore {
         if found.is_none() {
             found = first!(of_owner.and(withdrawals::end_to_end_id.eq(pix_id)), &mut conn);
         }
-        found.map(Withdrawal::try_from).transpose()
+        opened_one(&mut conn, found).await
     }
 
     async fn list(
@@ -87,6 +89,6 @@ impl WithdrawalStore for PgStore {
         let mut conn = self.reads().await?;
         let owner = DbId::from(integrator_id);
         let rows: Vec<WithdrawalRow> = page!(withdrawals, WithdrawalRow, owner, query, &mut conn);
-        rows.into_iter().map(Withdrawal::try_from).collect()
+        opened(&mut conn, rows).await
     }
 }

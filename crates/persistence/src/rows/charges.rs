@@ -5,13 +5,24 @@ use pix_domain::charges::{Charge, ChargeState, Credited, Failure, Receipt};
 use pix_domain::error::StoreError;
 use pix_domain::ids::{ChargeId, IntegratorId, Version};
 use pix_domain::postbacks::events::PostbackScope;
-use pix_domain::provider::{Payment, ProviderBody, Ticket};
+use pix_domain::provider::{Party, Payment, ProviderBody, Ticket};
 use pix_domain::text::{Email, ExternalId, PayerQuestion, PostbackUrl};
 use pix_domain::time::Timestamp;
 
+use super::people::{ERASED, LOCKED};
 use super::splits::{shares, to_shares};
 use crate::codec::{self, DbId, DbTime, damaged};
 use crate::schema::{charges, receipts};
+
+/// A document, unless it is erased.
+pub(super) fn present(document: Option<&String>) -> Option<&str> {
+    document.map(String::as_str).filter(|document| *document != ERASED)
+}
+
+/// A document as it is kept, or what stands for one of an erased person.
+pub(super) fn kept(party: &Party, is_erased: bool) -> Option<String> {
+    if is_erased { Some(LOCKED.to_owned()) } else { codec::document_of(party) }
+}
 
 /// A charge as it is kept.
 #[derive(Queryable, Selectable, Insertable, AsChangeset)]
@@ -80,7 +91,7 @@ impl ChargeRow {
             external_id_given: charge.external_id_given,
             amount_cents: charge.amount.cents().get(),
             payer_name: codec::name_of(&charge.payer),
-            payer_document: codec::document_of(&charge.payer),
+            payer_document: kept(&charge.payer, charge.payer_erased),
             payer_email: charge.payer_email.map(|email| email.as_str().to_owned()),
             payer_question: charge.payer_question.map(|question| question.as_str().to_owned()),
             postback_url: charge.postback_url.map(|url| url.as_str().to_owned()),
@@ -150,7 +161,7 @@ impl ChargeRow {
                 paid_by: codec::party(
                     "charges.paid_by_*",
                     self.paid_by_name.as_deref(),
-                    self.paid_by_document.as_deref(),
+                    present(self.paid_by_document.as_ref()),
                 )?,
                 paid_at: paid_at.0,
                 late,
@@ -172,7 +183,12 @@ impl TryFrom<ChargeRow> for Charge {
             external_id: codec::text("charges.external_id", &row.external_id, ExternalId::parse)?,
             external_id_given: row.external_id_given,
             amount: codec::amount("charges.amount_cents", row.amount_cents)?,
-            payer: codec::party("charges.payer_*", row.payer_name.as_deref(), row.payer_document.as_deref())?,
+            payer: codec::party(
+                "charges.payer_*",
+                row.payer_name.as_deref(),
+                present(row.payer_document.as_ref()),
+            )?,
+            payer_erased: row.payer_document.as_deref() == Some(ERASED),
             payer_email: codec::optional_text(
                 "charges.payer_email",
                 row.payer_email.as_deref(),
@@ -251,7 +267,7 @@ impl TryFrom<ReceiptRow> for Receipt {
                 payer: codec::party(
                     "receipts.payer_*",
                     row.payer_name.as_deref(),
-                    row.payer_document.as_deref(),
+                    present(row.payer_document.as_ref()),
                 )?,
             },
         })

@@ -186,9 +186,14 @@ impl AskSentTo {
     {
         out.push_sql(" FROM withdrawals WHERE integrator_id = ");
         out.push_bind_param::<Id, _>(&self.owner)?;
+        // A locked one goes by what stands for its key, of each person that the key was of.
+        out.push_sql(" AND payee_key IN (SELECT ");
+        out.push_bind_param::<Text, _>(&self.key)?;
+        out.push_sql(" UNION ALL SELECT CAST(pseudonym AS text) FROM payee_keys WHERE integrator_id = ");
+        out.push_bind_param::<Id, _>(&self.owner)?;
         out.push_sql(" AND payee_key = ");
         out.push_bind_param::<Text, _>(&self.key)?;
-        out.push_sql(" AND payee_key_type = ");
+        out.push_sql(") AND payee_key_type = ");
         out.push_bind_param::<Text, _>(self.key_type)?;
         out.push_sql(" AND created_at ");
         Ok(())

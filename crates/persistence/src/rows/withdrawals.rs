@@ -10,6 +10,8 @@ use pix_domain::text::{Description, ExternalId, PostbackUrl};
 use pix_domain::time::Timestamp;
 use pix_domain::withdrawals::{Payee, Withdrawal};
 
+use super::charges::{kept, present};
+use super::people::ERASED;
 use crate::codec::{self, DbId, DbTime};
 use crate::schema::withdrawals;
 
@@ -64,7 +66,7 @@ impl WithdrawalRow {
             fee_cents: withdrawal.fee.get(),
             fee_version: withdrawal.fee_version.into(),
             payee_name: codec::name_of(&withdrawal.payee.party),
-            payee_document: codec::document_of(&withdrawal.payee.party),
+            payee_document: kept(&withdrawal.payee.party, withdrawal.payee_erased),
             payee_key_type: withdrawal.payee.key.kind().as_str().to_owned(),
             payee_key: withdrawal.payee.key.as_str().to_owned(),
             description: withdrawal.description.map(|text| text.as_str().to_owned()),
@@ -95,8 +97,11 @@ impl TryFrom<WithdrawalRow> for Withdrawal {
     fn try_from(row: WithdrawalRow) -> Result<Self, StoreError> {
         let key_type = codec::text("withdrawals.payee_key_type", &row.payee_key_type, PixKeyType::parse)?;
         let key = codec::text("withdrawals.payee_key", &row.payee_key, |key| PixKey::parse(key_type, key))?;
-        let party =
-            codec::party("withdrawals.payee_*", row.payee_name.as_deref(), row.payee_document.as_deref())?;
+        let party = codec::party(
+            "withdrawals.payee_*",
+            row.payee_name.as_deref(),
+            present(row.payee_document.as_ref()),
+        )?;
         Ok(Self {
             id: WithdrawalId(row.id.0),
             integrator_id: IntegratorId(row.integrator_id.0),
@@ -107,6 +112,7 @@ impl TryFrom<WithdrawalRow> for Withdrawal {
             fee: codec::cents("withdrawals.fee_cents", row.fee_cents)?,
             fee_version: codec::number("withdrawals.fee_version", row.fee_version)?,
             payee: Payee { party, key },
+            payee_erased: row.payee_document.as_deref() == Some(ERASED),
             description: codec::optional_text(
                 "withdrawals.description",
                 row.description.as_deref(),

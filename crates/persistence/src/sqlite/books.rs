@@ -17,6 +17,7 @@ use pix_domain::wallet::{Entry, Wallet};
 
 use super::SqliteStore;
 use super::error::Of;
+use super::people::opened;
 use crate::codec::{self, DbId};
 use crate::entries::entries;
 use crate::rows::{
@@ -105,15 +106,28 @@ macro_rules! all {
     }};
 }
 
+/// Likewise, of records with personal data.
+macro_rules! all_opened {
+    ($table:ident, $row:ty, ($($order:expr),+), $owner:expr, $conn:expr) => {{
+        let rows: Vec<$row> = $table::table
+            .filter($table::integrator_id.eq($owner))
+            .order(($($order.asc(),)+))
+            .select(<$row>::as_select())
+            .load($conn)
+            .of(stringify!($table))?;
+        opened($conn, rows)?
+    }};
+}
+
 fn book(conn: &mut SqliteConnection, owner: DbId) -> Result<Book, StoreError> {
     Ok(Book {
         wallet: wallet(conn, owner)?,
         entries: all!(postings, PostingRow, (postings::entry), owner, conn),
-        charges: all!(charges, ChargeRow, (charges::id), owner, conn),
-        withdrawals: all!(withdrawals, WithdrawalRow, (withdrawals::id), owner, conn),
+        charges: all_opened!(charges, ChargeRow, (charges::id), owner, conn),
+        withdrawals: all_opened!(withdrawals, WithdrawalRow, (withdrawals::id), owner, conn),
         refunds: all!(refunds, RefundRow, (refunds::id), owner, conn),
         splits: all!(splits, SplitRow, (splits::id), owner, conn),
-        receipts: all!(receipts, ReceiptRow, (receipts::charge_id, receipts::number), owner, conn),
+        receipts: all_opened!(receipts, ReceiptRow, (receipts::charge_id, receipts::number), owner, conn),
         events: event_counts(conn, owner)?,
     })
 }

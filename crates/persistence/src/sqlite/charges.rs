@@ -16,6 +16,7 @@ use pix_domain::text::ExternalId;
 use super::SqliteStore;
 use super::error::Of;
 use super::page::page;
+use super::people::{opened, opened_one};
 use crate::codec::DbId;
 use crate::rows::{ChargeRow, ReceiptRow};
 use crate::schema::{charges, receipts};
@@ -35,7 +36,7 @@ impl ChargeStore for SqliteStore {
         self.read(move |conn| {
             let named = charges::integrator_id.eq(owner).and(charges::external_id.eq(name.as_str()));
             let row = charges::table.filter(named).select(ChargeRow::as_select()).get_result(conn).optional();
-            row.of("charges")?.map(Charge::try_from).transpose()
+            opened_one(conn, row.of("charges")?)
         })
         .await
     }
@@ -53,7 +54,7 @@ impl ChargeStore for SqliteStore {
         let (owner, query) = (DbId::from(integrator_id), query.clone());
         self.read(move |conn| {
             let rows: Vec<ChargeRow> = page!(charges, ChargeRow, owner, query, conn);
-            rows.into_iter().map(Charge::try_from).collect()
+            opened(conn, rows)
         })
         .await
     }
@@ -68,7 +69,7 @@ impl ChargeStore for SqliteStore {
                 .select(ReceiptRow::as_select())
                 .load(conn)
                 .of("receipts")?;
-            rows.into_iter().map(Receipt::try_from).collect()
+            opened(conn, rows)
         })
         .await
     }
@@ -76,7 +77,7 @@ impl ChargeStore for SqliteStore {
 
 fn find(conn: &mut SqliteConnection, owner: DbId, id: DbId) -> Result<Option<Charge>, StoreError> {
     let row = charges::table.find((owner, id)).select(ChargeRow::as_select()).get_result(conn).optional();
-    row.of("charges")?.map(Charge::try_from).transpose()
+    opened_one(conn, row.of("charges")?)
 }
 
 fn find_by_pix_id(
@@ -84,15 +85,15 @@ fn find_by_pix_id(
     owner: DbId,
     pix_id: &str,
 ) -> Result<Option<Charge>, StoreError> {
-    let made = charges::table
+    let made: Option<ChargeRow> = charges::table
         .filter(charges::integrator_id.eq(owner).and(charges::provider_id.eq(pix_id)))
         .order(charges::id.asc())
         .select(ChargeRow::as_select())
         .get_result(conn)
         .optional()
         .of("charges")?;
-    if let Some(row) = made {
-        return Charge::try_from(row).map(Some);
+    if made.is_some() {
+        return opened_one(conn, made);
     }
     // Receipts are kept by other texts too; only an end-to-end id is looked for.
     if EndToEndId::parse(pix_id).is_err() {

@@ -58,7 +58,7 @@ pub fn plain(url: &str) -> Result<SqliteConnection, String> {
 pub fn writer(url: &str) -> Result<SqliteConnection, String> {
     let mut conn = establish(url)?;
     use_wal(&mut conn)?;
-    conn.batch_execute("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;")
+    conn.batch_execute("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA secure_delete = ON;")
         .map_err(|error| error.to_string())?;
     let synchronous =
         pragma_synchronous::table.select(pragma_synchronous::synchronous).get_result::<i32>(&mut conn);

@@ -19,6 +19,7 @@ use pix_domain::transition::{EventKind, Record};
 
 use super::SqliteStore;
 use super::error::{DbError, Of, Problem};
+use super::people::opened_one;
 use super::update::update;
 use crate::codec::{self, DbId, DbTime};
 use crate::rows::{
@@ -96,13 +97,13 @@ fn listed(conn: &mut SqliteConnection, row: ToldRow) -> Read<Option<ListedEvent>
         ResourceKind::Charge => {
             let found = charges::table.find((owner, id)).select(ChargeRow::as_select()).get_result(conn);
             let row = found.optional().of("charges")?;
-            row.map(|row| row.try_into().map(|charge| Record::Charge(Box::new(charge)))).transpose()?
+            opened_one(conn, row)?.map(|charge| Record::Charge(Box::new(charge)))
         }
         ResourceKind::Withdrawal => {
             let found =
                 withdrawals::table.find((owner, id)).select(WithdrawalRow::as_select()).get_result(conn);
             let row = found.optional().of("withdrawals")?;
-            row.map(|row| row.try_into().map(|one| Record::Withdrawal(Box::new(one)))).transpose()?
+            opened_one(conn, row)?.map(|one| Record::Withdrawal(Box::new(one)))
         }
         ResourceKind::Refund => {
             let found = refunds::table.find((owner, id)).select(RefundRow::as_select()).get_result(conn);

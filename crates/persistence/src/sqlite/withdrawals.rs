@@ -14,6 +14,7 @@ use pix_domain::withdrawals::store::WithdrawalStore;
 use super::SqliteStore;
 use super::error::Of;
 use super::page::page;
+use super::people::{opened, opened_one};
 use crate::codec::DbId;
 use crate::rows::WithdrawalRow;
 use crate::schema::withdrawals;
@@ -45,7 +46,7 @@ impl WithdrawalStore for SqliteStore {
                 .select(WithdrawalRow::as_select())
                 .get_result(conn)
                 .optional();
-            row.of("withdrawals")?.map(Withdrawal::try_from).transpose()
+            opened_one(conn, row.of("withdrawals")?)
         })
         .await
     }
@@ -58,7 +59,8 @@ impl WithdrawalStore for SqliteStore {
         let (owner, name) = (DbId::from(integrator_id), external_id.clone());
         self.read(move |conn| {
             let named = withdrawals::integrator_id.eq(owner).and(withdrawals::external_id.eq(name.as_str()));
-            first!(named, conn).map(Withdrawal::try_from).transpose()
+            let found: Option<WithdrawalRow> = first!(named, conn);
+            opened_one(conn, found)
         })
         .await
     }
@@ -72,11 +74,12 @@ impl WithdrawalStore for SqliteStore {
         self.read(move |conn| {
             // Two lookups, each by its index, rather than one with an OR.
             let of_owner = withdrawals::integrator_id.eq(owner);
-            let found = match first!(of_owner.and(withdrawals::provider_id.eq(&pix_id)), conn) {
-                Some(row) => Some(row),
-                None => first!(of_owner.and(withdrawals::end_to_end_id.eq(&pix_id)), conn),
-            };
-            found.map(Withdrawal::try_from).transpose()
+            let found: Option<WithdrawalRow> =
+                match first!(of_owner.and(withdrawals::provider_id.eq(&pix_id)), conn) {
+                    Some(row) => Some(row),
+                    None => first!(of_owner.and(withdrawals::end_to_end_id.eq(&pix_id)), conn),
+                };
+            opened_one(conn, found)
         })
         .await
     }
@@ -89,7 +92,7 @@ impl WithdrawalStore for SqliteStore {
         let (owner, query) = (DbId::from(integrator_id), query.clone());
         self.read(move |conn| {
             let rows: Vec<WithdrawalRow> = page!(withdrawals, WithdrawalRow, owner, query, conn);
-            rows.into_iter().map(Withdrawal::try_from).collect()
+            opened(conn, rows)
         })
         .await
     }

@@ -1,0 +1,358 @@
+//! Personal data under keys; and reading it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_trait::async_trait;
+use diesel::connection::SimpleConnection;
+use diesel::prelude::{
+    BoolExpressionMethods, ExpressionMethods, JoinOnDsl, NullableExpressionMethods, OptionalExtension,
+    QueryDsl, RunQueryDsl, SelectableHelper,
+};
+use diesel::sqlite::SqliteConnection;
+use diesel::upsert::excluded;
+use pix_domain::error::StoreError;
+use pix_domain::ids::{IntegratorId, ResourceKind};
+use pix_domain::people::{Erasure, Person, PersonStore, Walk, Walked};
+use pix_domain::time::Timestamp;
+use uuid::Uuid;
+
+use super::SqliteStore;
+use super::error::{Of, Problem};
+use crate::codec::{DbId, DbTime, lower};
+use crate::rows::{
+    ChargeRow, LOCKED, Locked, LockedRow, Locking, PayeeKeyRow, PersonRow, Personal, ReceiptRow,
+    WithdrawalRow, ends, lockable_charges, lockable_withdrawals, walked,
+};
+use crate::schema::{
+    callbacks, charges, locked_parts, payee_keys, people, receipts, refunds, twins, withdrawals,
+};
+
+/// How many records are in one query.
+const OPENED: usize = 1_000;
+
+/// Rows as records, with what is locked of them in its place. One more query, when anything is.
+pub fn opened<R, T>(conn: &mut SqliteConnection, mut rows: Vec<R>) -> Result<Vec<T>, StoreError>
+where
+    R: Personal,
+    T: TryFrom<R, Error = StoreError>,
+{
+    let named: Vec<(DbId, DbId)> = rows.iter().filter_map(Personal::locked).collect();
+    let mut locked = Locked::default();
+    for named in named.chunks(OPENED) {
+        let (owners, ids): (Vec<DbId>, Vec<DbId>) = named.iter().copied().unzip();
+        let of_person =
+            people::integrator_id.eq(locked_parts::integrator_id).and(people::id.eq(locked_parts::person_id));
+        let parts: Vec<(LockedRow, Option<String>)> = locked_parts::table
+            .left_join(people::table.on(of_person))
+            .filter(locked_parts::integrator_id.eq_any(owners))
+            .filter(locked_parts::resource_id.eq_any(ids))
+            .select((LockedRow::as_select(), people::key.nullable()))
+            .load(conn)
+            .of("locked_parts")?;
+        locked.extend(parts);
+    }
+    rows.iter_mut().try_for_each(|row| row.unlock(&locked))?;
+    rows.into_iter().map(T::try_from).collect()
+}
+
+/// The same of one.
+pub fn opened_one<R, T>(conn: &mut SqliteConnection, row: Option<R>) -> Result<Option<T>, StoreError>
+where
+    R: Personal,
+    T: TryFrom<R, Error = StoreError>,
+{
+    Ok(opened(conn, row.into_iter().collect())?.pop())
+}
+
+/// The ids of the next records of a walk.
+macro_rules! next_ids {
+    ($table:ident, $walk:expr, $conn:expr) => {{
+        let walk: Walk = $walk;
+        let ids: Vec<DbId> = $table::table
+            .filter($table::integrator_id.eq(DbId::from(walk.integrator_id)))
+            .filter($table::id.gt(DbId(walk.after.unwrap_or_default())))
+            .order($table::id.asc())
+            .limit(walk.limit.into())
+            .select($table::id)
+            .load($conn)
+            .of(stringify!($table))?;
+        ids
+    }};
+}
+
+/// Those of a kind, an integrator and a range of ids for which a condition holds.
+macro_rules! among {
+    ($table:ident, $id:ident, $owner:expr, $range:expr, $condition:expr, $conn:expr) => {{
+        let (first, last): (DbId, DbId) = $range;
+        let ids: Vec<DbId> = $table::table
+            .filter($table::integrator_id.eq($owner))
+            .filter($table::$id.between(first, last))
+            .filter($condition)
+            .select($table::$id)
+            .load($conn)
+            .of(stringify!($table))?;
+        ids
+    }};
+}
+
+fn naming(conn: &mut SqliteConnection, walk: Walk, who: &Person) -> Result<Walked, StoreError> {
+    let owner = DbId::from(walk.integrator_id);
+    let ids = match walk.kind {
+        ResourceKind::Charge => next_ids!(charges, walk, conn),
+        ResourceKind::Withdrawal => next_ids!(withdrawals, walk, conn),
+        ResourceKind::Refund | ResourceKind::Split => Vec::new(),
+    };
+    let Some(range) = ends(&ids) else { return Ok(Walked::default()) };
+    let person: Option<DbId> = people::table
+        .filter(people::integrator_id.eq(owner).and(people::subject.eq(who.subject())))
+        .select(people::id)
+        .limit(1)
+        .get_result(conn)
+        .optional()
+        .of("people")?;
+    let mut found = BTreeMap::new();
+    if let Some(person) = person {
+        let of_person = locked_parts::person_id.eq(person);
+        let locked = among!(locked_parts, resource_id, owner, range, of_person, conn);
+        found.extend(locked.into_iter().map(|id| (id, true)));
+    }
+    let mut open = Vec::new();
+    match (walk.kind, who) {
+        (ResourceKind::Charge, Person::Document(document)) => {
+            let document = document.as_str();
+            let named = charges::payer_document.eq(document).or(charges::paid_by_document.eq(document));
+            open.extend(among!(charges, id, owner, range, named.assume_not_null(), conn));
+            let named = receipts::payer_document.eq(document);
+            open.extend(among!(receipts, charge_id, owner, range, named.assume_not_null(), conn));
+        }
+        (ResourceKind::Charge, Person::Key(key)) => {
+            let named = lower(charges::payer_email.assume_not_null()).eq(key.as_str());
+            let named = charges::payer_email.is_not_null().and(charges::payer_document.is_null()).and(named);
+            open.extend(among!(charges, id, owner, range, named, conn));
+        }
+        (ResourceKind::Withdrawal, Person::Document(document)) => {
+            let document = document.as_str();
+            let named = withdrawals::payee_document.is_not_null();
+            let named = named.and(withdrawals::payee_document.assume_not_null().eq(document));
+            let by_key = withdrawals::payee_document.is_null().and(withdrawals::payee_key.eq(document));
+            open.extend(among!(withdrawals, id, owner, range, named.or(by_key), conn));
+        }
+        (ResourceKind::Withdrawal, Person::Key(key)) => {
+            let of_type = withdrawals::payee_key_type.eq(key.kind().as_str());
+            let named = withdrawals::payee_document.is_null().and(withdrawals::payee_key.eq(key.as_str()));
+            let named = named.and(of_type);
+            open.extend(among!(withdrawals, id, owner, range, named, conn));
+        }
+        _ => {}
+    }
+    found.extend(open.into_iter().map(|id| (id, false)));
+    Ok(walked(&ids, walk.limit, found))
+}
+
+fn lockable(
+    conn: &mut SqliteConnection,
+    walk: Walk,
+    untouched_since: Timestamp,
+) -> Result<Walked, StoreError> {
+    let owner = DbId::from(walk.integrator_id);
+    let ids = match walk.kind {
+        ResourceKind::Charge => next_ids!(charges, walk, conn),
+        ResourceKind::Withdrawal => next_ids!(withdrawals, walk, conn),
+        ResourceKind::Refund | ResourceKind::Split => Vec::new(),
+    };
+    let Some(range) = ends(&ids) else { return Ok(Walked::default()) };
+    let found = if walk.kind == ResourceKind::Charge {
+        let open = receipts::payer_document.is_not_null();
+        let open = open.and(receipts::payer_document.assume_not_null().ne(LOCKED));
+        let received: BTreeSet<DbId> =
+            among!(receipts, charge_id, owner, range, open, conn).into_iter().collect();
+        among!(charges, id, owner, range, lockable_charges!(received, untouched_since), conn)
+    } else {
+        among!(withdrawals, id, owner, range, lockable_withdrawals!(untouched_since), conn)
+    };
+    Ok(walked(&ids, walk.limit, found.into_iter().map(|id| (id, false)).collect()))
+}
+
+/// The rows of the persons that are needed, made where there are none, and kept until the transaction ends.
+fn people_of(
+    conn: &mut SqliteConnection,
+    owner: DbId,
+    locking: &Locking,
+) -> Result<Vec<PersonRow>, Problem<StoreError>> {
+    let subjects: Vec<String> = locking.subjects().into_iter().collect();
+    let new = subjects.iter().map(|subject| PersonRow::new(owner, subject.clone()));
+    let new = new.collect::<Result<Vec<_>, _>>()?;
+    diesel::insert_into(people::table)
+        .values(&new)
+        .on_conflict((people::integrator_id, people::subject))
+        .do_nothing()
+        .execute(conn)
+        .of("people")?;
+    let rows = people::table
+        .filter(people::integrator_id.eq(owner).and(people::subject.eq_any(subjects)))
+        .order(people::subject.asc())
+        .select(PersonRow::as_select());
+    Ok(rows.load(conn).of("people")?)
+}
+
+fn payee_keys_of(
+    conn: &mut SqliteConnection,
+    owner: DbId,
+    locking: &Locking,
+    people: &[PersonRow],
+) -> Result<Vec<PayeeKeyRow>, Problem<StoreError>> {
+    let new = locking.payee_keys(people)?;
+    if new.is_empty() {
+        return Ok(new);
+    }
+    diesel::insert_into(payee_keys::table)
+        .values(&new)
+        .on_conflict((payee_keys::integrator_id, payee_keys::payee_key, payee_keys::person_id))
+        .do_nothing()
+        .execute(conn)
+        .of("payee_keys")?;
+    let keys: Vec<String> = new.into_iter().map(|row| row.payee_key).collect();
+    let rows = payee_keys::table
+        .filter(payee_keys::integrator_id.eq(owner).and(payee_keys::payee_key.eq_any(keys)))
+        .select(PayeeKeyRow::as_select());
+    Ok(rows.load(conn).of("payee_keys")?)
+}
+
+fn lock(
+    conn: &mut SqliteConnection,
+    owner: DbId,
+    kind: ResourceKind,
+    ids: &[DbId],
+    untouched_since: Timestamp,
+) -> Result<u64, Problem<StoreError>> {
+    let mut locking = match kind {
+        ResourceKind::Charge => {
+            let rows: Vec<ChargeRow> = charges::table
+                .filter(charges::integrator_id.eq(owner).and(charges::id.eq_any(ids)))
+                .order(charges::id.asc())
+                .select(ChargeRow::as_select())
+                .load(conn)
+                .of("charges")?;
+            let received: Vec<ReceiptRow> = receipts::table
+                .filter(receipts::integrator_id.eq(owner).and(receipts::charge_id.eq_any(ids)))
+                .order((receipts::charge_id.asc(), receipts::number.asc()))
+                .select(ReceiptRow::as_select())
+                .load(conn)
+                .of("receipts")?;
+            Locking::of_charges(rows, received, untouched_since)?
+        }
+        ResourceKind::Withdrawal => {
+            let rows: Vec<WithdrawalRow> = withdrawals::table
+                .filter(withdrawals::integrator_id.eq(owner).and(withdrawals::id.eq_any(ids)))
+                .order(withdrawals::id.asc())
+                .select(WithdrawalRow::as_select())
+                .load(conn)
+                .of("withdrawals")?;
+            Locking::of_withdrawals(rows, untouched_since)?
+        }
+        ResourceKind::Refund | ResourceKind::Split => return Ok(0),
+    };
+    if locking.subjects().is_empty() {
+        return Ok(0);
+    }
+    let people = people_of(conn, owner, &locking)?;
+    let keys = payee_keys_of(conn, owner, &locking, &people)?;
+    let sealed = locking.seal(&people, &keys)?;
+    diesel::insert_into(locked_parts::table)
+        .values(&sealed)
+        .on_conflict((
+            locked_parts::integrator_id,
+            locked_parts::resource_id,
+            locked_parts::part,
+            locked_parts::number,
+        ))
+        .do_update()
+        .set((
+            locked_parts::person_id.eq(excluded(locked_parts::person_id)),
+            locked_parts::sealed.eq(excluded(locked_parts::sealed)),
+        ))
+        .execute(conn)
+        .of("locked_parts")?;
+    for row in &locking.charges {
+        let same = charges::table.find((owner, row.id));
+        diesel::update(same).set(row).execute(conn).of("charges")?;
+    }
+    for row in &locking.receipts {
+        let same = receipts::table.find((owner, &row.receipt_key));
+        let values =
+            (receipts::payer_name.eq(&row.payer_name), receipts::payer_document.eq(&row.payer_document));
+        diesel::update(same).set(values).execute(conn).of("receipts")?;
+    }
+    for row in &locking.withdrawals {
+        let same = withdrawals::table.find((owner, row.id));
+        diesel::update(same).set(row).execute(conn).of("withdrawals")?;
+    }
+    Ok(locking.records())
+}
+
+fn erase(conn: &mut SqliteConnection, erasure: &Erasure) -> Result<bool, Problem<StoreError>> {
+    let owner = DbId::from(erasure.integrator_id);
+    let subject = erasure.person.subject();
+    let person = people::integrator_id.eq(owner).and(people::subject.eq(subject));
+    let erased = diesel::delete(people::table.filter(person)).execute(conn).of("people")?;
+    // A statement takes so many values at the most.
+    let keys: Vec<DbId> = erasure.twins.iter().copied().map(DbId).collect();
+    for keys in keys.chunks(OPENED) {
+        let of_twins = twins::integrator_id.eq(owner).and(twins::key.eq_any(keys));
+        diesel::delete(twins::table.filter(of_twins)).execute(conn).of("twins")?;
+    }
+    let references: Vec<DbId> = erasure.references.iter().copied().map(DbId).collect();
+    for references in references.chunks(OPENED) {
+        let ended = callbacks::due_at.is_null().and(callbacks::reference.is_not_null());
+        let ended = ended.and(callbacks::reference.assume_not_null().eq_any(references));
+        diesel::delete(callbacks::table.filter(ended)).execute(conn).of("callbacks")?;
+    }
+    let of_kind = erasure.records.iter().filter(|of| of.kind == ResourceKind::Charge);
+    let ids: Vec<DbId> = of_kind.map(|of| DbId(of.id)).collect();
+    for ids in ids.chunks(OPENED) {
+        let of_charges = refunds::integrator_id.eq(owner).and(refunds::charge_id.eq_any(ids));
+        let answered =
+            of_charges.and(refunds::provider_body.is_not_null()).and(refunds::follow_up_at.is_null());
+        diesel::update(refunds::table.filter(answered))
+            .set(refunds::provider_body.eq("{}"))
+            .execute(conn)
+            .of("refunds")?;
+    }
+    Ok(erased > 0)
+}
+
+#[async_trait]
+impl PersonStore for SqliteStore {
+    async fn naming(&self, walk: Walk, person: &Person) -> Result<Walked, StoreError> {
+        let person = person.clone();
+        self.read(move |conn| naming(conn, walk, &person)).await
+    }
+
+    async fn lockable(&self, walk: Walk, untouched_since: Timestamp) -> Result<Walked, StoreError> {
+        self.read(move |conn| lockable(conn, walk, untouched_since)).await
+    }
+
+    async fn lock(
+        &self,
+        integrator_id: IntegratorId,
+        kind: ResourceKind,
+        ids: Vec<Uuid>,
+        untouched_since: Timestamp,
+    ) -> Result<u64, StoreError> {
+        let (owner, ids) = (DbId::from(integrator_id), ids.into_iter().map(DbId).collect::<Vec<_>>());
+        self.write(move |conn| lock(conn, owner, kind, &ids, untouched_since)).await
+    }
+
+    async fn erase(&self, erasure: Erasure) -> Result<bool, StoreError> {
+        let erased = self.write(move |conn| erase(conn, &erasure)).await?;
+        // The log begins anew, for it still has what was there before. Who reads just now only puts that off.
+        let begun = self.read(|conn| {
+            conn.batch_execute("PRAGMA wal_checkpoint(TRUNCATE)").of("the log")?;
+            Ok(())
+        });
+        if let Err(error) = begun.await {
+            tracing::warn!(%error, "the log of the database is not begun anew yet");
+        }
+        Ok(erased)
+    }
+}
