@@ -491,3 +491,21 @@ fn every_long_name_that_is_quoted_is_in_the_sources() -> anyhow::Result<()> {
     ensure!(seen > 5, "the documents name hardly a test");
     Ok(())
 }
+
+/// `make planted-bugs` takes minutes and is run now and then: that its list still fits is told by every run of the tests.
+#[test]
+fn every_planted_mistake_finds_its_lines_once() -> anyhow::Result<()> {
+    let list = read("tests/planted/bugs.txt")?;
+    let mut mistakes = 0;
+    for mistake in list.split("\nbug: ").skip(1) {
+        let name = mistake.lines().next().unwrap_or_default();
+        let file = mistake.lines().find_map(|line| line.strip_prefix("file: ")).context("no file")?;
+        let lines = mistake.lines().filter_map(|line| line.strip_prefix(['-', ' ']));
+        let lines = lines.fold(String::from("\n"), |text, line| text + line + "\n");
+        let found = format!("\n{}", read(file)?).matches(&lines).count();
+        ensure!(found == 1, "{name}: its lines are found {found} times in {file}");
+        mistakes += 1;
+    }
+    ensure!(mistakes >= 42, "{mistakes} are none");
+    Ok(())
+}

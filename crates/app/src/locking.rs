@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pix_domain::error::StoreError;
 use pix_domain::ids::{IntegratorId, ResourceKind};
-use pix_domain::people::{KINDS, People, WALK_PAGE, Walk};
+use pix_domain::people::{KINDS, People, Walk};
 use pix_domain::time::{Clock, Timestamp};
 use uuid::Uuid;
 
@@ -108,9 +108,8 @@ async fn walk(
         if locked >= config.lock_records || looked_at >= config.lock_records.saturating_mul(LOOKS_PER_LOCK) {
             break;
         }
-        let left = u32::try_from(config.lock_records.saturating_sub(locked)).unwrap_or(WALK_PAGE);
-        let walk = Walk { limit: left.min(WALK_PAGE), ..walk };
-        let (done, looks, next) = people.lock_next(walk, untouched_since).await?;
+        let left = config.lock_records.saturating_sub(locked);
+        let (done, looks, next) = people.lock_next(walk, untouched_since, left).await?;
         locked = locked.saturating_add(done);
         // A query that finds nothing is not for nothing.
         looked_at = looked_at.saturating_add(looks.max(10).into());
@@ -206,7 +205,7 @@ mod tests {
         for _ in 0..6 {
             done += step(&store, config, much_later).await.unwrap();
         }
-        assert_eq!(done, 2);
+        assert_eq!(done, 2, "with none left out");
         assert_eq!(
             (locked(&store, owners[0]).await, locked(&store, owners[1]).await),
             (vec![true; 2], vec![true; 2])

@@ -382,13 +382,20 @@ impl People {
         Ok((found, erasure))
     }
 
-    /// Looks at the next records of a walk and locks those that can be. How many it locked, and the walk after that.
+    /// Looks at the next records of a walk and locks those that can be, `most` of them. How many it locked, how many it looked at,
+    /// and the walk after that. Errors are those of the store.
     pub async fn lock_next(
         &self,
         walk: Walk,
         untouched_since: Timestamp,
+        most: u64,
     ) -> Result<(u64, u32, Option<Walk>), StoreError> {
-        let walked = self.store.lockable(walk, untouched_since).await?;
+        let mut walked = self.store.lockable(walk, untouched_since).await?;
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        if walked.found.len() > most {
+            walked.found.truncate(most);
+            walked.next = walked.found.last().map(|(id, _)| *id).or(walk.after);
+        }
         let ids: Vec<Uuid> = walked.found.iter().map(|(id, _)| *id).collect();
         let mut locked = 0_u64;
         for ids in ids.chunks(LOCK_BATCH) {

@@ -60,7 +60,7 @@ async fn lock_all(services: &Services, integrator_id: IntegratorId) -> u64 {
     let mut walk = Some(Walk { limit: 2, ..Walk::of(integrator_id, KINDS[0]) });
     while let Some(next) = walk {
         let untouched_since = services.now().minus(ERASABLE_AFTER);
-        let (done, _, following) = people.lock_next(next, untouched_since).await.expect("a step");
+        let (done, _, following) = people.lock_next(next, untouched_since, 1).await.expect("a step");
         (locked, walk) = (locked + done, following);
     }
     locked
