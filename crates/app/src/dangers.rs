@@ -8,10 +8,11 @@ use std::net::IpAddr;
 use anyhow::bail;
 use pix_credentials::{KeyRing, is_guessable};
 use pix_notifications::{MasterKeys, PrivateAddresses};
+use pix_persistence::postgres::PgStore;
 use pix_simulator::SimulatorConfig;
 use secrecy::ExposeSecret;
 
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, Database};
 
 /// Words that are in placeholders and in no secret that was drawn.
 const PLACEHOLDERS: [&str; 6] = ["changeme", "default", "example", "password", "placeholder", "secret"];
@@ -57,6 +58,12 @@ pub fn warnings(config: &Config) -> Vec<ConfigError> {
     }
     if config.console.is_some() && config.admin_listen.is_some_and(|listen| !listen.ip().is_loopback()) {
         found.push("PIX_CONSOLE_OPERATORS lets operators sign in over a network without encryption: make PIX_ADMIN_LISTEN loopback, and reach it through ssh");
+    }
+    if let Database::Postgres { url } = &config.database
+        && real
+        && PgStore::is_exposed(url.expose_secret()).unwrap_or(false)
+    {
+        found.push("DATABASE_URL leads to another machine without encryption, so that names, documents and keys can be read on the way: add sslmode=verify-full to it, and sslrootcert for a private authority");
     }
     if config.cors_allow_origins.iter().any(|origin| origin == "*") {
         found.push("PIX_CORS_ALLOW_ORIGINS has \"*\", which matches no origin: name each one");
@@ -228,6 +235,18 @@ mod tests {
         assert!(warned(&[("PIX_POSTBACK_ALLOW_PRIVATE", "true")]).contains("into your network"));
         assert!(warned(&[("PIX_ADMIN_LISTEN", "0.0.0.0:9464")]).contains("PIX_ADMIN_LISTEN is not loopback"));
         assert!(warned(&[("PIX_CORS_ALLOW_ORIGINS", "*")]).contains("name each one"));
+        for (url, is_told) in [
+            ("postgres://pix@db.example/pix", true),
+            ("postgres://pix@10.0.0.7/pix?sslmode=prefer", true),
+            ("postgres://pix@127.0.0.1,10.0.0.7/pix", true),
+            ("postgres://pix@db.example/pix?sslmode=verify-full", false),
+            ("postgres://pix@localhost/pix", false),
+            ("postgres://pix@[::1]/pix", false),
+            ("postgres://pix@%2Frun%2Fpostgresql/pix", false),
+        ] {
+            let told = warned(&[("DATABASE_URL", url)]);
+            assert_eq!(told.contains("without encryption, so that names"), is_told, "{url}: {told}");
+        }
     }
 
     #[test]

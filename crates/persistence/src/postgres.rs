@@ -178,6 +178,11 @@ impl PgStore {
         open::environment(url)
     }
 
+    /// Whether the way to the database at `url` leads over a network, and isn't encrypted. Errors as opening it.
+    pub fn is_exposed(url: &str) -> Result<bool, OpenError> {
+        open::is_exposed(url)
+    }
+
     /// The newest migration the database had when it was opened.
     pub fn schema_version(&self) -> &str {
         &self.schema_version

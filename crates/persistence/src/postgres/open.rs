@@ -10,6 +10,7 @@ mod url;
 use std::collections::BTreeMap;
 use std::error::Error as StdError;
 use std::io;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use diesel::connection::{Connection, SimpleConnection};
@@ -331,6 +332,21 @@ pub fn environment(url: &str) -> Result<Vec<(&'static str, String)>, OpenError> 
     ];
     let said = said.into_iter().filter_map(|(name, value)| Some((name, value?)));
     Ok(said.chain(tls::environment(encryption)).collect())
+}
+
+/// Whether the way to the server at `url` leads over a network, and isn't encrypted.
+pub fn is_exposed(url: &str) -> Result<bool, OpenError> {
+    let (config, encryption) = parse(url)?;
+    let is_here = |host: &Host| match host {
+        Host::Tcp(name) => name == "localhost" || name.parse().is_ok_and(|ip: IpAddr| ip.is_loopback()),
+        #[cfg(unix)]
+        Host::Unix(_) => true,
+    };
+    let named = config.get_hosts().iter().all(is_here);
+    // An address stands for the host of the same place.
+    let addresses = config.get_hostaddrs();
+    let all_here = if addresses.is_empty() { named } else { addresses.iter().all(IpAddr::is_loopback) };
+    Ok(encryption == Encryption::None && !all_here)
 }
 
 /// A connection, made in time.
