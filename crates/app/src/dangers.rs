@@ -212,7 +212,7 @@ mod tests {
         let fresh = crate::keyfile::KeyFile::fresh().unwrap();
         let postback = crate::keyfile::fresh_postback_key().unwrap();
         let own = [
-            ("DATABASE_URL", "postgres://pix@db/pix"),
+            ("DATABASE_URL", "postgres://pix@db/pix?sslmode=verify-full"),
             ("PIX_TOKEN_KEYS", fresh.token_keys.expose_secret()),
             ("PIX_PROVIDER_CALLBACK_SECRET", &fresh.callback_secret),
             ("PIX_POSTBACK_KEYS", postback.expose_secret()),

@@ -346,7 +346,7 @@ pub fn is_exposed(url: &str) -> Result<bool, OpenError> {
     // An address stands for the host of the same place.
     let addresses = config.get_hostaddrs();
     let all_here = if addresses.is_empty() { named } else { addresses.iter().all(IpAddr::is_loopback) };
-    Ok(encryption == Encryption::None && !all_here)
+    Ok(encryption == url::Encryption::None && !all_here)
 }
 
 /// A connection, made in time.
