@@ -318,6 +318,7 @@ macro_rules! store_suite {
                 an_erased_person_is_gone,
                 limits_know_who_is_locked,
                 twins_of_the_erased_are_forgotten,
+                a_double_is_told_whoever_is_erased,
                 nobody_is_found_nowhere,
             }
             postbacks {

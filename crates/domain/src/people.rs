@@ -190,7 +190,8 @@ pub struct Erasure {
     pub records: Vec<ResourceRef>,
     /// Our names for them and their refunds at the provider: ended callbacks about these are removed.
     pub references: Vec<Uuid>,
-    /// Keys of twins to be removed, which could be guessed from a document.
+    /// Keys of twins to be removed, which could be guessed from a document: those whose newest request is one of [`Self::records`].
+    /// Others stand for what somebody else is paid, or for what was asked for since.
     pub twins: Vec<Uuid>,
 }
 
@@ -259,21 +260,14 @@ pub struct HeldPage {
     pub next: Option<Walk>,
 }
 
-/// Why nobody is erased.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PersonError {
-    /// Some records can't be erased yet.
-    #[error(
-        "{} records that name this person can't be erased yet: money may still move in them, or did less than 48 hours ago",
-        .0.len()
-    )]
-    Open(Vec<ResourceRef>),
-    /// It never came to an end.
-    #[error("records of this person were made or changed meanwhile: run it again")]
-    Overtaken,
-    /// Of the store.
-    #[error(transparent)]
-    Store(#[from] StoreError),
+/// What became of erasing.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Erased {
+    /// The records from which the person was erased.
+    pub records: Vec<ResourceRef>,
+    /// Records that name the person still: money may move in them, or did less than [`ERASABLE_AFTER`] ago. When there are some, the
+    /// person has a key again, or still.
+    pub open: Vec<ResourceRef>,
 }
 
 impl People {
@@ -314,14 +308,10 @@ impl People {
         })
     }
 
-    /// Erases a person from one integrator's records: all that has ended is locked, and the key destroyed. Nothing is done,
-    /// with [`PersonError::Open`], while there is a record that can't be; done again it finds nothing and is no error.
-    pub async fn erase(
-        &self,
-        integrator_id: IntegratorId,
-        person: &Person,
-    ) -> Result<Vec<ResourceRef>, PersonError> {
-        let mut erased = Vec::new();
+    /// Erases a person from one integrator's records: all that has ended is locked, and the key destroyed. It is not, while there is a
+    /// record that can't be locked. Done again it finds nothing and is no error. Errors are those of the store.
+    pub async fn erase(&self, integrator_id: IntegratorId, person: &Person) -> Result<Erased, StoreError> {
+        let mut erased = Erased::default();
         for _ in 0..ERASE_ROUNDS {
             let (found, erasure) = self.find(integrator_id, person).await?;
             if found.is_empty() {
@@ -331,19 +321,48 @@ impl People {
             for kind in KINDS {
                 let of_kind = found.iter().filter(|(of, locked)| of.kind == kind && !locked);
                 let ids: Vec<Uuid> = of_kind.map(|(of, _)| of.id).collect();
-                for ids in ids.chunks(LOCK_BATCH) {
-                    self.store.lock(integrator_id, kind, ids.to_vec(), untouched_since).await?;
-                }
+                self.lock_all(integrator_id, kind, &ids, untouched_since).await?;
             }
             let (found, _) = self.find(integrator_id, person).await?;
-            let open: Vec<_> = found.iter().filter(|(_, locked)| !locked).map(|(of, _)| *of).collect();
-            if !open.is_empty() {
-                return Err(PersonError::Open(open));
+            erased.open = found.iter().filter(|(_, locked)| !locked).map(|(of, _)| *of).collect();
+            if !erased.open.is_empty() {
+                return Ok(erased);
             }
-            erased.extend(erasure.records.iter().copied());
+            erased.records.extend(erasure.records.iter().copied());
             self.store.erase(erasure).await?;
         }
-        Err(PersonError::Overtaken)
+        // Made or changed meanwhile, again and again.
+        let (found, _) = self.find(integrator_id, person).await?;
+        erased.open = found.into_iter().map(|(of, _)| of).collect();
+        Ok(erased)
+    }
+
+    /// Locks these in batches; how many it did. A batch with a damaged record goes on one by one, without that.
+    async fn lock_all(
+        &self,
+        integrator_id: IntegratorId,
+        kind: ResourceKind,
+        ids: &[Uuid],
+        untouched_since: Timestamp,
+    ) -> Result<u64, StoreError> {
+        let mut locked = 0_u64;
+        for batch in ids.chunks(LOCK_BATCH) {
+            let done = match self.store.lock(integrator_id, kind, batch.to_vec(), untouched_since).await {
+                Err(StoreError::Damaged(_)) => {
+                    let mut done = 0_u64;
+                    for id in batch {
+                        match self.store.lock(integrator_id, kind, vec![*id], untouched_since).await {
+                            Err(StoreError::Damaged(_)) => {}
+                            one => done = done.saturating_add(one?),
+                        }
+                    }
+                    done
+                }
+                done => done?,
+            };
+            locked = locked.saturating_add(done);
+        }
+        Ok(locked)
     }
 
     /// All records that name a person, each with whether the person is locked in it, and what to destroy.
@@ -351,7 +370,7 @@ impl People {
         &self,
         integrator_id: IntegratorId,
         person: &Person,
-    ) -> Result<(Vec<(ResourceRef, bool)>, Erasure), PersonError> {
+    ) -> Result<(Vec<(ResourceRef, bool)>, Erasure), StoreError> {
         let mut found = Vec::new();
         let (mut references, mut twins) = (Vec::new(), Vec::new());
         for kind in KINDS {
@@ -397,12 +416,7 @@ impl People {
             walked.next = walked.found.last().map(|(id, _)| *id).or(walk.after);
         }
         let ids: Vec<Uuid> = walked.found.iter().map(|(id, _)| *id).collect();
-        let mut locked = 0_u64;
-        for ids in ids.chunks(LOCK_BATCH) {
-            let ids = ids.to_vec();
-            let done = self.store.lock(walk.integrator_id, walk.kind, ids, untouched_since).await?;
-            locked = locked.saturating_add(done);
-        }
+        let locked = self.lock_all(walk.integrator_id, walk.kind, &ids, untouched_since).await?;
         Ok((locked, walked.looked_at, following(walk, walked.next)))
     }
 }

@@ -129,7 +129,8 @@ impl PersonStore for MemoryStore {
             !(ended && kept.callback.reference.is_some_and(|reference| references.contains(&reference)))
         });
         let Some(tenant) = state.tenants.get_mut(&integrator_id) else { return Ok(false) };
-        tenant.twins.retain(|key, _| !twins.contains(key));
+        let is_erased = |id: &Uuid| records.iter().any(|of| of.id == *id);
+        tenant.twins.retain(|key, ids| !(twins.contains(key) && ids.first().is_some_and(is_erased)));
         for refund in tenant.refunds.values_mut() {
             let of_charge = records.iter().any(|of| of.id == refund.charge_id.0);
             if of_charge && refund.state.is_final() && refund.provider_body.is_some() {

@@ -15,9 +15,10 @@ use pix_domain::charges::store::ChargeStore;
 use pix_domain::charges::{Charge, ChargeState, Credited, Failure};
 use pix_domain::error::{ApplyError, StoreError, UniqueKey};
 use pix_domain::follow_up::LookupStore;
-use pix_domain::ids::IntegratorId;
+use pix_domain::ids::{IntegratorId, ResourceKind};
 use pix_domain::money::MAX_AMOUNT_CENTS;
 use pix_domain::party::{Document, PixKey, PixKeyType};
+use pix_domain::people::{ERASABLE_AFTER, People, Walk};
 use pix_domain::provider::{Party, ProviderBody, ProviderId, ReceiptKey};
 use pix_domain::refunds::Refund;
 use pix_domain::refunds::store::RefundStore;
@@ -486,4 +487,35 @@ async fn the_schema_knows_that_no_wallet_has_money_beside_a_debt() {
         let why = conn.batch_execute(sql).unwrap_err().to_string();
         assert!(why.contains("wallets_owed_alone"), "{why}");
     }
+}
+
+/// A damaged record keeps nobody else's from being locked; and what was moved from one record to another opens nowhere.
+#[tokio::test]
+async fn a_damaged_record_is_passed_over_and_a_locked_part_is_of_its_record() {
+    let place = place();
+    let services = place.services();
+    let owner = services.integrator().await;
+    let mut charges = Vec::new();
+    for _ in 0..3 {
+        charges.push(services.paid_charge(owner, 100).await);
+    }
+    let id = |number: usize| charges.get(number).unwrap().id;
+    place.damage(&format!("UPDATE charges SET payer_document = '?' WHERE id = '{}'", id(1).0));
+    let people = People::new(place.store.clone(), &services.stores.domain, services.clock.clone());
+    services.wait(ERASABLE_AFTER);
+    let walk = Walk::of(owner, ResourceKind::Charge);
+    let (locked, looked_at, _) = people.lock_next(walk, services.now(), u64::MAX).await.unwrap();
+    assert_eq!((locked, looked_at), (2, 3));
+    assert!(matches!(ChargeStore::find(&*place.store, owner, id(1)).await, Err(StoreError::Damaged(_))));
+    for number in [0, 2] {
+        let found = ChargeStore::find(&*place.store, owner, id(number)).await.unwrap();
+        assert_eq!(found.as_ref(), charges.get(number));
+    }
+    place.damage(&format!(
+        "UPDATE locked_parts SET sealed = (SELECT sealed FROM locked_parts WHERE resource_id = '{}' AND part = 'payer') \
+         WHERE resource_id = '{}' AND part = 'payer'",
+        id(2).0,
+        id(0).0
+    ));
+    assert!(matches!(ChargeStore::find(&*place.store, owner, id(0)).await, Err(StoreError::Damaged(_))));
 }

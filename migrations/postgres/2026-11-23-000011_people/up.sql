@@ -35,3 +35,6 @@ CREATE TABLE locked_parts (
     CONSTRAINT locked_parts_pkey PRIMARY KEY (integrator_id, resource_id, part, number)
 ) WITH (fillfactor = 90);
 CREATE INDEX locked_parts_by_person ON locked_parts (integrator_id, person_id);
+
+-- Callbacks about the records of a person end with the person. The table has those of some days, and is locked meanwhile.
+CREATE INDEX callbacks_by_reference ON callbacks (reference) WHERE due_at IS NULL AND reference IS NOT NULL;

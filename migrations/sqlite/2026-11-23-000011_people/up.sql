@@ -32,3 +32,6 @@ CREATE TABLE locked_parts (
     PRIMARY KEY (integrator_id, resource_id, part, number)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX locked_parts_by_person ON locked_parts (integrator_id, person_id);
+
+-- Callbacks about the records of a person end with the person.
+CREATE INDEX callbacks_by_reference ON callbacks (reference) WHERE due_at IS NULL AND reference IS NOT NULL;

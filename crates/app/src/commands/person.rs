@@ -10,7 +10,7 @@ use pix_domain::charges::{Charge, Receipt};
 use pix_domain::end_to_end::EndToEndId;
 use pix_domain::ids::{IntegratorId, ResourceRef};
 use pix_domain::party::{Document, PixKey, PixKeyType};
-use pix_domain::people::{Held, KINDS, Person, PersonError, Walk};
+use pix_domain::people::{Held, KINDS, Person, Walk};
 use pix_domain::provider::{Party, ProviderBody};
 use pix_domain::text::{Description, Email, PayerQuestion, PersonName};
 use pix_domain::withdrawals::Withdrawal;
@@ -79,11 +79,14 @@ fn person(who: &cli::Who) -> anyhow::Result<Person> {
     let kinds: &[PixKeyType] = match &key {
         key if key.contains('@') => &[PixKeyType::Email],
         key if key.starts_with('+') => &[PixKeyType::Phone],
-        _ => &[PixKeyType::Evp, PixKeyType::Cpf, PixKeyType::Cnpj],
+        _ => &[PixKeyType::Evp],
     };
     match kinds.iter().find_map(|kind| PixKey::parse(*kind, &key).ok()) {
         Some(key) => Ok(Person::of_key(&key)),
-        None => bail!("--pix-key is no PIX key; a telephone number begins with +55"),
+        // Of digits alone nobody knows whether they are a telephone or a CPF: erasing the wrong one can't be undone.
+        None => bail!(
+            "--pix-key is an e-mail address, a random key, or a telephone number that begins with +55; for a CPF or CNPJ use --document"
+        ),
     }
 }
 
@@ -197,12 +200,15 @@ async fn erase(
     as_json: bool,
 ) -> anyhow::Result<ExitCode> {
     let people = locking::people(store);
-    let (mut erased, mut open) = (BTreeSet::new(), Vec::new());
+    let (mut erased, mut open, mut failed) = (BTreeSet::new(), Vec::new(), Vec::new());
     for owner in owners {
         match people.erase(*owner, person).await {
-            Ok(records) => erased.extend(records),
-            Err(PersonError::Open(records)) => open.extend(records),
-            Err(error) => return Err(error.into()),
+            Ok(done) => {
+                erased.extend(done.records);
+                open.extend(done.open);
+            }
+            // What was done before is told all the same.
+            Err(error) => failed.push(format!("{owner}: {error}")),
         }
     }
     let named = |records: &mut dyn Iterator<Item = &ResourceRef>| -> Vec<Value> {
@@ -216,10 +222,11 @@ async fn erase(
             })
             .collect()
     };
-    let value = json!({"erased": named(&mut erased.iter()), "open": named(&mut open.iter())});
+    let value =
+        json!({"erased": named(&mut erased.iter()), "open": named(&mut open.iter()), "failed": failed});
     answer(as_json, &value, || {
         let mut lines = match erased.len() {
-            0 if open.is_empty() => vec!["no record names this person".to_owned()],
+            0 if open.is_empty() && failed.is_empty() => vec!["no record names this person".to_owned()],
             0 => Vec::new(),
             many => vec![format!(
                 "erased from {many} record{}; amounts, fees and postings stay as they are",
@@ -235,6 +242,7 @@ async fn erase(
             lines
                 .extend(some.map(|of| format!("  {} {} of {}", of.kind.as_str(), of.id, of.integrator_id.0)));
         }
+        lines.extend(failed.iter().map(|why| format!("FAILED at the integrator {why}: run it again")));
         if !erased.is_empty() {
             lines.push(
                 "backups and copies made before still hold the person: docs/OPERATIONS.md, \"Personal data\""
@@ -243,5 +251,5 @@ async fn erase(
         }
         lines.join("\n")
     });
-    Ok(if open.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if open.is_empty() && failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -9,7 +9,7 @@ use pix_domain::ids::{ChargeId, IntegratorId, ResourceKind, ResourceRef};
 use pix_domain::limits::Windows;
 use pix_domain::list::ListQuery;
 use pix_domain::party::{Document, PixKey, PixKeyType};
-use pix_domain::people::{ERASABLE_AFTER, Held, KINDS, People, Person, PersonError, Walk};
+use pix_domain::people::{ERASABLE_AFTER, Erased, Held, KINDS, People, Person, Walk};
 use pix_domain::ports::Outcome;
 use pix_domain::provider::{Party, Payment, ProviderBody};
 use pix_domain::text::{Description, Email, PayerQuestion, PersonName};
@@ -203,11 +203,10 @@ pub async fn what_goes_on_is_not_locked(harness: &mut dyn StoreHarness) {
     assert_eq!(store.lock(integrator_id, ResourceKind::Refund, vec![live.id.0], now).await, Ok(0));
     let nobody = IntegratorId(services.id());
     assert_eq!(store.lock(nobody, ResourceKind::Charge, vec![live.id.0], now).await, Ok(0));
-    let open = people(&services).erase(integrator_id, &bruno()).await;
-    assert_eq!(open, Err(PersonError::Open(vec![accepted.resource()])));
-    let found = people(&services).erase(integrator_id, &ana()).await;
-    let Err(PersonError::Open(open)) = found else { panic!("{found:?}") };
-    assert_eq!(open, [live.resource(), refunded.resource()]);
+    let not_yet = people(&services).erase(integrator_id, &bruno()).await;
+    assert_eq!(not_yet, Ok(Erased { records: Vec::new(), open: vec![accepted.resource()] }));
+    let not_yet = people(&services).erase(integrator_id, &ana()).await.expect("an answer");
+    assert_eq!((not_yet.records, not_yet.open), (Vec::new(), vec![live.resource(), refunded.resource()]));
     assert_eq!(services.withdrawal(&accepted).await, accepted, "nothing was done");
     assert_eq!(held(&services, integrator_id, &ana()).await.len(), 3, "of nobody");
 }
@@ -285,9 +284,10 @@ pub async fn an_erased_person_is_gone(harness: &mut dyn StoreHarness) {
 
         let people = people(&services);
         let erased = people.erase(integrator_id, &ana()).await.expect("erased");
-        assert_eq!(erased.len(), 3);
-        assert_eq!(people.erase(integrator_id, &ana()).await, Ok(Vec::new()), "once is enough");
-        assert_eq!(people.erase(integrator_id, &bruno()).await, Ok(vec![to_bruno.resource()]));
+        assert_eq!((erased.records.len(), erased.open), (3, Vec::new()));
+        assert_eq!(people.erase(integrator_id, &ana()).await, Ok(Erased::default()), "once is enough");
+        let of_bruno = Erased { records: vec![to_bruno.resource()], open: Vec::new() };
+        assert_eq!(people.erase(integrator_id, &bruno()).await, Ok(of_bruno));
         assert_eq!(held(&services, integrator_id, &ana()).await, []);
         assert_eq!(held(&services, integrator_id, &bruno()).await, []);
 
@@ -310,6 +310,8 @@ pub async fn an_erased_person_is_gone(harness: &mut dyn StoreHarness) {
 
         let (after, _) = all_reads(&services, integrator_id).await;
         assert_audited(&after, integrator_id);
+        let told = after.refunds.iter().map(|refund| refund.provider_body.clone());
+        assert_eq!(told.collect::<Vec<_>>(), [Some(ProviderBody::erased())], "what was told of a refund");
         assert_eq!(
             (&after.wallet, &after.entries, &after.events),
             (&before.wallet, &before.entries, &before.events)
@@ -389,6 +391,25 @@ pub async fn twins_of_the_erased_are_forgotten(harness: &mut dyn StoreHarness) {
     assert!(matches!(made, Ok(Outcome::Created(_))), "{made:?}");
 }
 
+/// A key that two persons are paid by, and what is asked for at the very moment: whoever is erased, a double of the other's is told.
+pub async fn a_double_is_told_whoever_is_erased(harness: &mut dyn StoreHarness) {
+    let services = services(harness).guarding_twins(LATER * 10);
+    let integrator_id = services.funded(1_000_000).await;
+    let mut of_carla = withdrawal_command(integrator_id, 3_000);
+    of_carla.external_id = Some(name("carla's"));
+    of_carla.payee.party = carla();
+    withdraw(&services, of_carla, Answer::Complete).await;
+    settle(&services).await;
+    let mut later = withdrawal_command(integrator_id, 3_000);
+    later.external_id = Some(name("bruno's"));
+    let later = withdraw(&services, later, Answer::Complete).await;
+    let who = Person::Document(carla().document.expect("a document"));
+    let erased = people(&services).erase(integrator_id, &who).await.expect("erased");
+    assert_eq!((erased.records.len(), erased.open), (1, Vec::new()));
+    let double = services.withdrawals.create(withdrawal_command(integrator_id, 3_000)).await;
+    assert_eq!(double, Err(ServiceError::PossibleDuplicate(later.resource())));
+}
+
 /// Nothing is found of nobody, and nothing of a kind that names nobody.
 pub async fn nobody_is_found_nowhere(harness: &mut dyn StoreHarness) {
     let services = services(harness);
@@ -396,7 +417,7 @@ pub async fn nobody_is_found_nowhere(harness: &mut dyn StoreHarness) {
     let store = &services.stores.people;
     let nobody = Person::Document(Document::parse("39053344705").expect("a CPF"));
     assert_eq!(held(&services, integrator_id, &nobody).await, []);
-    assert_eq!(people(&services).erase(integrator_id, &nobody).await, Ok(Vec::new()));
+    assert_eq!(people(&services).erase(integrator_id, &nobody).await, Ok(Erased::default()));
     for kind in [ResourceKind::Refund, ResourceKind::Split] {
         let walked = store.naming(Walk::of(integrator_id, kind), &ana()).await.expect("a walk");
         assert_eq!((walked.found, walked.next), (Vec::new(), None));
@@ -405,5 +426,5 @@ pub async fn nobody_is_found_nowhere(harness: &mut dyn StoreHarness) {
     }
     let stranger = IntegratorId(services.id());
     assert_eq!(held(&services, stranger, &ana()).await, []);
-    assert_eq!(people(&services).erase(stranger, &ana()).await, Ok(Vec::new()));
+    assert_eq!(people(&services).erase(stranger, &ana()).await, Ok(Erased::default()));
 }

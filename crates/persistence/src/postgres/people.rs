@@ -47,6 +47,7 @@ where
             .left_join(people::table.on(of_person))
             .filter(locked_parts::integrator_id.eq_any(owners))
             .filter(locked_parts::resource_id.eq_any(ids))
+            .filter(locked_parts::part.eq_any(R::PARTS))
             .select((LockedRow::as_select(), people::key.nullable()))
             .rows(conn)
             .await
@@ -65,6 +66,9 @@ where
 {
     Ok(opened(conn, row.into_iter().collect()).await?.pop())
 }
+
+/// How many rows are kept in one statement: a statement takes so many values at the most.
+const ROWS: usize = 1_000;
 
 /// The ids of the next records of a walk.
 macro_rules! next_ids {
@@ -187,13 +191,15 @@ async fn people_of(
     let subjects: Vec<String> = locking.subjects().into_iter().collect();
     let new = subjects.iter().map(|subject| PersonRow::new(owner, subject.clone()));
     let new = new.collect::<Result<Vec<_>, _>>()?;
-    diesel::insert_into(people::table)
-        .values(&new)
-        .on_conflict((people::integrator_id, people::subject))
-        .do_nothing()
-        .execute(conn)
-        .await
-        .of("people")?;
+    for new in new.chunks(ROWS) {
+        diesel::insert_into(people::table)
+            .values(new)
+            .on_conflict((people::integrator_id, people::subject))
+            .do_nothing()
+            .execute(conn)
+            .await
+            .of("people")?;
+    }
     let rows = people::table
         .filter(people::integrator_id.eq(owner).and(people::subject.eq_any(subjects)))
         .order(people::subject.asc())
@@ -212,13 +218,15 @@ async fn payee_keys_of(
     if new.is_empty() {
         return Ok(new);
     }
-    diesel::insert_into(payee_keys::table)
-        .values(&new)
-        .on_conflict((payee_keys::integrator_id, payee_keys::payee_key, payee_keys::person_id))
-        .do_nothing()
-        .execute(conn)
-        .await
-        .of("payee_keys")?;
+    for new in new.chunks(ROWS) {
+        diesel::insert_into(payee_keys::table)
+            .values(new)
+            .on_conflict((payee_keys::integrator_id, payee_keys::payee_key, payee_keys::person_id))
+            .do_nothing()
+            .execute(conn)
+            .await
+            .of("payee_keys")?;
+    }
     let keys: Vec<String> = new.into_iter().map(|row| row.payee_key).collect();
     let rows = payee_keys::table
         .filter(payee_keys::integrator_id.eq(owner).and(payee_keys::payee_key.eq_any(keys)))
@@ -271,22 +279,24 @@ async fn lock(
     let people = people_of(conn, owner, &locking).await?;
     let keys = payee_keys_of(conn, owner, &locking, &people).await?;
     let sealed = locking.seal(&people, &keys)?;
-    diesel::insert_into(locked_parts::table)
-        .values(&sealed)
-        .on_conflict((
-            locked_parts::integrator_id,
-            locked_parts::resource_id,
-            locked_parts::part,
-            locked_parts::number,
-        ))
-        .do_update()
-        .set((
-            locked_parts::person_id.eq(excluded(locked_parts::person_id)),
-            locked_parts::sealed.eq(excluded(locked_parts::sealed)),
-        ))
-        .execute(conn)
-        .await
-        .of("locked_parts")?;
+    for sealed in sealed.chunks(ROWS) {
+        diesel::insert_into(locked_parts::table)
+            .values(sealed)
+            .on_conflict((
+                locked_parts::integrator_id,
+                locked_parts::resource_id,
+                locked_parts::part,
+                locked_parts::number,
+            ))
+            .do_update()
+            .set((
+                locked_parts::person_id.eq(excluded(locked_parts::person_id)),
+                locked_parts::sealed.eq(excluded(locked_parts::sealed)),
+            ))
+            .execute(conn)
+            .await
+            .of("locked_parts")?;
+    }
     for row in &locking.charges {
         let same = charges::table.find((owner, row.id));
         diesel::update(same).set(row).execute(conn).await.of("charges")?;
@@ -309,22 +319,27 @@ async fn erase(conn: &mut AsyncPgConnection, erasure: &Erasure) -> Result<bool, 
     let subject = erasure.person.subject();
     let person = people::integrator_id.eq(owner).and(people::subject.eq(subject));
     let erased = diesel::delete(people::table.filter(person)).execute(conn).await.of("people")?;
-    let keys: Vec<DbId> = erasure.twins.iter().copied().map(DbId).collect();
-    let of_twins = twins::integrator_id.eq(owner).and(twins::key.eq_any(keys));
-    diesel::delete(twins::table.filter(of_twins)).execute(conn).await.of("twins")?;
-    let references: Vec<DbId> = erasure.references.iter().copied().map(DbId).collect();
-    let ended = callbacks::due_at.is_null().and(callbacks::reference.is_not_null());
-    let ended = ended.and(callbacks::reference.assume_not_null().eq_any(references));
-    diesel::delete(callbacks::table.filter(ended)).execute(conn).await.of("callbacks")?;
-    let of_kind = erasure.records.iter().filter(|of| of.kind == ResourceKind::Charge);
-    let ids: Vec<DbId> = of_kind.map(|of| DbId(of.id)).collect();
-    let of_charges = refunds::integrator_id.eq(owner).and(refunds::charge_id.eq_any(ids));
-    let answered = of_charges.and(refunds::provider_body.is_not_null()).and(refunds::follow_up_at.is_null());
+    let of_kind = |kind| {
+        let of_kind = erasure.records.iter().filter(move |of| of.kind == kind);
+        of_kind.map(|of| DbId(of.id)).collect::<Vec<_>>()
+    };
+    // In the order in which a transition takes them.
+    let of_charges = refunds::charge_id.eq_any(of_kind(ResourceKind::Charge));
+    let answered = refunds::integrator_id.eq(owner).and(of_charges);
+    let answered = answered.and(refunds::provider_body.is_not_null()).and(refunds::follow_up_at.is_null());
     diesel::update(refunds::table.filter(answered))
         .set(refunds::provider_body.eq("{}"))
         .execute(conn)
         .await
         .of("refunds")?;
+    let keys: Vec<DbId> = erasure.twins.iter().copied().map(DbId).collect();
+    let of_twins = twins::integrator_id.eq(owner).and(twins::key.eq_any(keys));
+    let of_twins = of_twins.and(twins::resource_id.eq_any(of_kind(ResourceKind::Withdrawal)));
+    diesel::delete(twins::table.filter(of_twins)).execute(conn).await.of("twins")?;
+    let references: Vec<DbId> = erasure.references.iter().copied().map(DbId).collect();
+    let ended = callbacks::due_at.is_null().and(callbacks::reference.is_not_null());
+    let ended = ended.and(callbacks::reference.assume_not_null().eq_any(references));
+    diesel::delete(callbacks::table.filter(ended)).execute(conn).await.of("callbacks")?;
     Ok(erased > 0)
 }
 

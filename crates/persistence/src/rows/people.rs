@@ -186,6 +186,9 @@ impl Locked {
 
 /// A row with personal data.
 pub trait Personal {
+    /// Which parts it has.
+    const PARTS: &'static [&'static str];
+
     /// Whose record and which, when a part of it is locked.
     fn locked(&self) -> Option<(DbId, DbId)>;
 
@@ -212,6 +215,8 @@ impl ChargeRow {
 }
 
 impl Personal for ChargeRow {
+    const PARTS: &'static [&'static str] = &[PAYER, PAID_BY];
+
     fn locked(&self) -> Option<(DbId, DbId)> {
         let either = is_locked(self.payer_document.as_ref()) || is_locked(self.paid_by_document.as_ref());
         either.then_some((self.integrator_id, self.id))
@@ -248,6 +253,8 @@ impl ReceiptRow {
 }
 
 impl Personal for ReceiptRow {
+    const PARTS: &'static [&'static str] = &[RECEIPT];
+
     fn locked(&self) -> Option<(DbId, DbId)> {
         is_locked(self.payer_document.as_ref()).then_some((self.integrator_id, self.charge_id))
     }
@@ -268,6 +275,8 @@ impl WithdrawalRow {
 }
 
 impl Personal for WithdrawalRow {
+    const PARTS: &'static [&'static str] = &[PAYEE];
+
     fn locked(&self) -> Option<(DbId, DbId)> {
         is_locked(self.payee_document.as_ref()).then_some((self.integrator_id, self.id))
     }

@@ -16,8 +16,8 @@ use pix_domain::people::{Erasure, Person, PersonStore, Walk, Walked};
 use pix_domain::time::Timestamp;
 use uuid::Uuid;
 
-use super::SqliteStore;
 use super::error::{Of, Problem};
+use super::{SqliteStore, connection};
 use crate::codec::{DbId, DbTime, lower};
 use crate::rows::{
     ChargeRow, LOCKED, Locked, LockedRow, Locking, PayeeKeyRow, PersonRow, Personal, ReceiptRow,
@@ -46,6 +46,7 @@ where
             .left_join(people::table.on(of_person))
             .filter(locked_parts::integrator_id.eq_any(owners))
             .filter(locked_parts::resource_id.eq_any(ids))
+            .filter(locked_parts::part.eq_any(R::PARTS))
             .select((LockedRow::as_select(), people::key.nullable()))
             .load(conn)
             .of("locked_parts")?;
@@ -63,6 +64,9 @@ where
 {
     Ok(opened(conn, row.into_iter().collect())?.pop())
 }
+
+/// How many rows are kept in one statement: a statement takes so many values at the most.
+const ROWS: usize = 1_000;
 
 /// The ids of the next records of a walk.
 macro_rules! next_ids {
@@ -182,12 +186,14 @@ fn people_of(
     let subjects: Vec<String> = locking.subjects().into_iter().collect();
     let new = subjects.iter().map(|subject| PersonRow::new(owner, subject.clone()));
     let new = new.collect::<Result<Vec<_>, _>>()?;
-    diesel::insert_into(people::table)
-        .values(&new)
-        .on_conflict((people::integrator_id, people::subject))
-        .do_nothing()
-        .execute(conn)
-        .of("people")?;
+    for new in new.chunks(ROWS) {
+        diesel::insert_into(people::table)
+            .values(new)
+            .on_conflict((people::integrator_id, people::subject))
+            .do_nothing()
+            .execute(conn)
+            .of("people")?;
+    }
     let rows = people::table
         .filter(people::integrator_id.eq(owner).and(people::subject.eq_any(subjects)))
         .order(people::subject.asc())
@@ -205,12 +211,14 @@ fn payee_keys_of(
     if new.is_empty() {
         return Ok(new);
     }
-    diesel::insert_into(payee_keys::table)
-        .values(&new)
-        .on_conflict((payee_keys::integrator_id, payee_keys::payee_key, payee_keys::person_id))
-        .do_nothing()
-        .execute(conn)
-        .of("payee_keys")?;
+    for new in new.chunks(ROWS) {
+        diesel::insert_into(payee_keys::table)
+            .values(new)
+            .on_conflict((payee_keys::integrator_id, payee_keys::payee_key, payee_keys::person_id))
+            .do_nothing()
+            .execute(conn)
+            .of("payee_keys")?;
+    }
     let keys: Vec<String> = new.into_iter().map(|row| row.payee_key).collect();
     let rows = payee_keys::table
         .filter(payee_keys::integrator_id.eq(owner).and(payee_keys::payee_key.eq_any(keys)))
@@ -258,21 +266,23 @@ fn lock(
     let people = people_of(conn, owner, &locking)?;
     let keys = payee_keys_of(conn, owner, &locking, &people)?;
     let sealed = locking.seal(&people, &keys)?;
-    diesel::insert_into(locked_parts::table)
-        .values(&sealed)
-        .on_conflict((
-            locked_parts::integrator_id,
-            locked_parts::resource_id,
-            locked_parts::part,
-            locked_parts::number,
-        ))
-        .do_update()
-        .set((
-            locked_parts::person_id.eq(excluded(locked_parts::person_id)),
-            locked_parts::sealed.eq(excluded(locked_parts::sealed)),
-        ))
-        .execute(conn)
-        .of("locked_parts")?;
+    for sealed in sealed.chunks(ROWS) {
+        diesel::insert_into(locked_parts::table)
+            .values(sealed)
+            .on_conflict((
+                locked_parts::integrator_id,
+                locked_parts::resource_id,
+                locked_parts::part,
+                locked_parts::number,
+            ))
+            .do_update()
+            .set((
+                locked_parts::person_id.eq(excluded(locked_parts::person_id)),
+                locked_parts::sealed.eq(excluded(locked_parts::sealed)),
+            ))
+            .execute(conn)
+            .of("locked_parts")?;
+    }
     for row in &locking.charges {
         let same = charges::table.find((owner, row.id));
         diesel::update(same).set(row).execute(conn).of("charges")?;
@@ -295,11 +305,15 @@ fn erase(conn: &mut SqliteConnection, erasure: &Erasure) -> Result<bool, Problem
     let subject = erasure.person.subject();
     let person = people::integrator_id.eq(owner).and(people::subject.eq(subject));
     let erased = diesel::delete(people::table.filter(person)).execute(conn).of("people")?;
-    // A statement takes so many values at the most.
+    let erased_ids: BTreeSet<Uuid> = erasure.records.iter().map(|of| of.id).collect();
     let keys: Vec<DbId> = erasure.twins.iter().copied().map(DbId).collect();
     for keys in keys.chunks(OPENED) {
         let of_twins = twins::integrator_id.eq(owner).and(twins::key.eq_any(keys));
-        diesel::delete(twins::table.filter(of_twins)).execute(conn).of("twins")?;
+        let held: Vec<(DbId, DbId)> =
+            twins::table.filter(of_twins).select((twins::key, twins::resource_id)).load(conn).of("twins")?;
+        for (key, _) in held.into_iter().filter(|(_, holder)| erased_ids.contains(&holder.0)) {
+            diesel::delete(twins::table.find((owner, key))).execute(conn).of("twins")?;
+        }
     }
     let references: Vec<DbId> = erasure.references.iter().copied().map(DbId).collect();
     for references in references.chunks(OPENED) {
@@ -345,9 +359,14 @@ impl PersonStore for SqliteStore {
 
     async fn erase(&self, erasure: Erasure) -> Result<bool, StoreError> {
         let erased = self.write(move |conn| erase(conn, &erasure)).await?;
-        // The log begins anew, for it still has what was there before. Who reads just now only puts that off.
+        // The log begins anew, for it still has what was there before. Who reads for long just now puts that off.
         let begun = self.read(|conn| {
-            conn.batch_execute("PRAGMA wal_checkpoint(TRUNCATE)").of("the log")?;
+            // Who writes waits meanwhile, so that this doesn't wait long for who reads.
+            let shortly = "PRAGMA busy_timeout = 200; PRAGMA wal_checkpoint(TRUNCATE)";
+            let begun = conn.batch_execute(shortly).of("the log");
+            let patiently = format!("PRAGMA busy_timeout = {}", connection::BUSY_TIMEOUT_MS);
+            conn.batch_execute(&patiently).of("the log")?;
+            begun?;
             Ok(())
         });
         if let Err(error) = begun.await {
