@@ -374,6 +374,10 @@ impl SettlementProvider for Provider {
         self.inner.remove_charge(inquiry).await
     }
 
+    async fn balance(&self) -> Result<Option<i64>, ProviderError> {
+        self.inner.balance().await
+    }
+
     fn not_found_is_proof_after(&self) -> Option<Duration> {
         self.inner.not_found_is_proof_after()
     }

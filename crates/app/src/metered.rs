@@ -122,6 +122,12 @@ impl SettlementProvider for Metered {
         measured("remove_charge", self.0.remove_charge(inquiry), of).await
     }
 
+    async fn balance(&self) -> Result<Option<i64>, ProviderError> {
+        // Where the provider doesn't offer it, there is nothing to count.
+        let of = |answer: &Result<_, _>| (*answer != Ok(None)).then(|| class(answer));
+        measured("balance", self.0.balance(), of).await
+    }
+
     fn not_found_is_proof_after(&self) -> Option<Duration> {
         self.0.not_found_is_proof_after()
     }

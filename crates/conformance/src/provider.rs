@@ -52,6 +52,7 @@ struct Desk {
     consults: BTreeMap<Uuid, u32>,
     consult_error: Option<ProviderError>,
     proof_after: Option<Duration>,
+    balance: Option<i64>,
 }
 
 /// A settlement provider that answers as it is told. Untold, it makes every charge and completes every payment.
@@ -124,6 +125,11 @@ impl FakeProvider {
     /// Every question fails like this from now on; `None` makes an end of it.
     pub fn questions_fail(&self, error: Option<ProviderError>) {
         self.desk().consult_error = error;
+    }
+
+    /// What is in the account at the provider from now on, in centavos.
+    pub fn holds(&self, cents: Option<i64>) {
+        self.desk().balance = cents;
     }
 
     /// After how long "not known" is proof from now on.
@@ -291,6 +297,10 @@ impl SettlementProvider for FakeProvider {
         }
         desk.removed.insert(inquiry.reference.0);
         Ok(Removal::Removed)
+    }
+
+    async fn balance(&self) -> Result<Option<i64>, ProviderError> {
+        Ok(self.desk().balance)
     }
 
     fn not_found_is_proof_after(&self) -> Option<Duration> {

@@ -60,6 +60,7 @@ pub mod party;
 pub mod people;
 pub mod ports;
 pub mod postbacks;
+pub mod proofs;
 pub mod provider;
 pub mod reconciler;
 pub mod refunds;

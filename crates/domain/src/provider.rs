@@ -346,6 +346,10 @@ pub trait SettlementProvider: Send + Sync {
     /// [`ProviderError::Rejected`].
     async fn remove_charge(&self, inquiry: Inquiry) -> Result<Removal, ProviderError>;
 
+    /// What is in our account at the provider now, in centavos, below zero when it is overdrawn; `None` when the provider has no
+    /// such call.
+    async fn balance(&self) -> Result<Option<i64>, ProviderError>;
+
     /// How long after sending "not known" proves that the provider never took it; `None` when it never does.
     fn not_found_is_proof_after(&self) -> Option<Duration>;
 }

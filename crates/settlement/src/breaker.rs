@@ -318,6 +318,10 @@ impl SettlementProvider for Breaker {
         self.provider.remove_charge(inquiry).await
     }
 
+    async fn balance(&self) -> Result<Option<i64>, ProviderError> {
+        self.provider.balance().await
+    }
+
     fn not_found_is_proof_after(&self) -> Option<Duration> {
         self.provider.not_found_is_proof_after()
     }

@@ -32,7 +32,10 @@ impl Bulkhead {
         let class = match operation {
             Operation::SendPayment | Operation::Refund => &self.sends,
             Operation::CreateCharge => &self.charges,
-            Operation::ConsultCharge | Operation::ConsultPayment | Operation::ConsultRefund => &self.consults,
+            Operation::ConsultCharge
+            | Operation::ConsultPayment
+            | Operation::ConsultRefund
+            | Operation::Balance => &self.consults,
         };
         match class.try_acquire() {
             Ok(permit) => Some(permit),

@@ -21,6 +21,7 @@ use reqwest::{Client, Url};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use crate::bulkhead::Bulkhead;
 use crate::classify::{Operation, Refusal, Verdict, classify};
@@ -34,6 +35,9 @@ const CHARGE_PATH: &str = "/v2/pix/qrcode";
 const PAYMENT_PATH: &str = "/v2/pix/payment";
 const REFUND_PATH: &str = "/v2/pix/refund";
 const CONSULT_PATH: &str = "/v2/consult-transaction";
+const BALANCE_PATH: &str = "/v2/balance";
+/// What stands for our reference where nothing of ours is spoken of.
+const NO_REFERENCE: Reference = Reference(Uuid::nil());
 const TOO_LATE: &str = "too late to send";
 
 /// A settlement provider that speaks the classic v2 contract.
@@ -144,6 +148,7 @@ impl ClassicV2Provider {
             Operation::SendPayment => PAYMENT_PATH,
             Operation::Refund => REFUND_PATH,
             Operation::ConsultCharge | Operation::ConsultPayment | Operation::ConsultRefund => CONSULT_PATH,
+            Operation::Balance => BALANCE_PATH,
         };
         let mut request = self.http.post(at(&self.base, path)).bearer_auth(token.secret.expose_secret());
         if let Some(traceparent) = (self.traceparent)() {
@@ -295,6 +300,13 @@ impl SettlementProvider for ClassicV2Provider {
         Ok(Removal::NotOffered)
     }
 
+    async fn balance(&self) -> Result<Option<i64>, ProviderError> {
+        const OPERATION: Operation = Operation::Balance;
+        let Some(text) = self.call(OPERATION, NO_REFERENCE, &wire::NoBody {}).await? else { return Ok(None) };
+        let balance = read::balance(&text).map(Some);
+        balance.map_err(|why| self.indeterminate(OPERATION, NO_REFERENCE, why))
+    }
+
     fn not_found_is_proof_after(&self) -> Option<Duration> {
         self.not_found_is_proof_after
     }
@@ -304,7 +316,6 @@ impl SettlementProvider for ClassicV2Provider {
 mod tests {
     use pix_simulator::{Simulator, SimulatorConfig};
     use serde_json::json;
-    use uuid::Uuid;
 
     use super::*;
 

@@ -25,6 +25,7 @@ pub(crate) enum Operation {
     ConsultCharge,
     ConsultPayment,
     ConsultRefund,
+    Balance,
 }
 
 impl Operation {
@@ -37,6 +38,7 @@ impl Operation {
             Self::ConsultCharge => "consult_charge",
             Self::ConsultPayment => "consult_payment",
             Self::ConsultRefund => "consult_refund",
+            Self::Balance => "balance",
         }
     }
 }
@@ -91,11 +93,13 @@ const ALL: &[Operation] = &[
     Operation::ConsultCharge,
     Operation::ConsultPayment,
     Operation::ConsultRefund,
+    Operation::Balance,
 ];
 const CHARGES: &[Operation] = &[Operation::CreateCharge];
 const SENDS: &[Operation] = &[Operation::SendPayment, Operation::Refund];
 const CONSULTS: &[Operation] =
     &[Operation::ConsultCharge, Operation::ConsultPayment, Operation::ConsultRefund];
+const BALANCES: &[Operation] = &[Operation::Balance];
 
 /// The first line that fits counts. No line: [`Verdict::Unknown`].
 const TABLE: &[Line] = &[
@@ -119,6 +123,9 @@ const TABLE: &[Line] = &[
     // Contract: unknown id is 404. By its code, since "not known" may prove that a payment was never taken, and a
     // proxy on the way answers 404 too.
     line(CONSULTS, Heard::Status(404, Body::Code("not_found")), Verdict::NotKnown),
+    // RFC 9110 §15.5.5, §15.5.6: there is nothing there, or nothing that is asked in this way. It proves nothing of money.
+    line(BALANCES, Heard::Status(404, Body::Any), Verdict::NotKnown),
+    line(BALANCES, Heard::Status(405, Body::Any), Verdict::NotKnown),
 ];
 
 /// What codes contain that say that something was asked for before.
@@ -308,6 +315,20 @@ mod tests {
             ] {
                 assert_eq!(classify(operation, &Ok(other)), Verdict::Unknown);
             }
+        }
+    }
+
+    #[test]
+    fn a_provider_without_a_balance_says_so_by_two_statuses() {
+        for (status, heard) in everything() {
+            let has_object = heard.as_ref().is_ok_and(|answer| answer.json.as_deref().is_some_and(is_object));
+            let expected = match status {
+                200 if has_object => Verdict::Done,
+                401 => Verdict::NotDone,
+                404 | 405 => Verdict::NotKnown,
+                _ => Verdict::Unknown,
+            };
+            assert_eq!(classify(Operation::Balance, &heard), expected, "{status}");
         }
     }
 

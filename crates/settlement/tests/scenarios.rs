@@ -107,3 +107,15 @@ async fn no_spoiled_answer_is_taken_for_a_no_and_the_provider_tells_the_truth_la
         simulator.stop().await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_balance_is_that_of_the_account_after_what_left_it() {
+    let simulator = Simulator::start(SimulatorConfig::default()).await.unwrap();
+    let provider = provider(&simulator).await;
+    let before = provider.balance().await.unwrap().unwrap();
+    assert!(before > 0, "{before}");
+    provider.send_payment(payment()).await.unwrap();
+    assert_eq!(provider.balance().await, Ok(Some(before - 1_550)));
+    simulator.stop().await;
+    assert!(matches!(provider.balance().await, Err(ProviderError::Unavailable(_))));
+}

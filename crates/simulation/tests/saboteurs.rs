@@ -424,6 +424,10 @@ impl SettlementProvider for Trickster {
         self.inner.remove_charge(inquiry).await
     }
 
+    async fn balance(&self) -> Result<Option<i64>, ProviderError> {
+        self.inner.balance().await
+    }
+
     fn not_found_is_proof_after(&self) -> Option<Duration> {
         match self.trick {
             Trick::ProvesTooEarly => Some(Duration::ZERO),

@@ -84,6 +84,12 @@ impl StatementService {
         Ok(Page::trim(entries, cursor, limit))
     }
 
+    /// The number of an entry that was made before `at`, with all entries after it made at most [`MAX_DISORDER`] before that, or
+    /// later; 0 for none. Errors are those of the store.
+    pub async fn last_before(&self, integrator_id: IntegratorId, at: Timestamp) -> Result<u64, ServiceError> {
+        self.bounds(integrator_id, Some(at), None).await.map(|(first, _)| first)
+    }
+
     /// Numbers between which all entries from `from` to `to` are: above the first, below the second.
     async fn bounds(
         &self,

@@ -8,6 +8,7 @@
 //! | `races` | two that work on one record at once |
 //! | `restore` | after a restore what may have been sent is asked about first |
 //! | `splits` | what a charge gives to others, and what comes back |
+//! | `proofs` | what has ended is held against the provider once more |
 //! | `audit` | the proof finds every kind of difference |
 //! | `seals` | a right book is sealed, and whatever is changed in it is found |
 
@@ -17,6 +18,8 @@ mod audit;
 mod charges;
 #[cfg(test)]
 mod credentials;
+#[cfg(test)]
+mod proofs;
 #[cfg(test)]
 mod races;
 #[cfg(test)]

@@ -23,7 +23,7 @@ use crate::samples::*;
 use crate::world::{World, Write};
 
 pub const CHARGE: u128 = 2;
-const REFUND_CENTS: i64 = 300;
+pub const REFUND_CENTS: i64 = 300;
 const TOTAL_CENTS: i64 = REFUND_CENTS + FEE_CENTS;
 
 /// A world with a paid charge of [`PAID_CENTS`], and as much again in the wallet.

@@ -150,6 +150,11 @@ impl World {
         self.stored().book.wallet.held.get()
     }
 
+    /// The book, in order.
+    pub fn entries(&self) -> Vec<Entry> {
+        self.stored().book.entries.clone()
+    }
+
     /// The codes of the findings, in order.
     pub fn findings(&self) -> Vec<&'static str> {
         self.stored().findings.iter().map(|finding| finding.code).collect()
@@ -349,6 +354,11 @@ impl World {
         let world = self.clone();
         let mut store = MockWalletStore::new();
         store.expect_wallet().returning(move |_| Ok(world.stored().book.wallet));
+        let world = self.clone();
+        store.expect_entries().returning(move |_, query| {
+            let entries = world.entries().into_iter().filter(|entry| query.wants(entry));
+            Ok(entries.take(usize::try_from(query.limit).unwrap()).collect())
+        });
         store
     }
 

@@ -97,6 +97,10 @@ impl SettlementProvider for GatedProvider {
         self.fake.remove_charge(inquiry).await
     }
 
+    async fn balance(&self) -> Result<Option<i64>, ProviderError> {
+        self.fake.balance().await
+    }
+
     fn not_found_is_proof_after(&self) -> Option<Duration> {
         self.fake.not_found_is_proof_after()
     }

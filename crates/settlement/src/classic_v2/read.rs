@@ -278,6 +278,35 @@ fn refunded(told: &Told<'_>, payments: &[Payment]) -> Read<Cents> {
     }
 }
 
+/// What is in our account, in centavos: a decimal number of reais, as a text or a number.
+pub(super) fn balance(text: &str) -> Read<i64> {
+    #[derive(Deserialize)]
+    struct Outer<'a> {
+        #[serde(borrow)]
+        message: Inner<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Inner<'a> {
+        #[serde(borrow)]
+        balance: &'a RawValue,
+    }
+    let raw = object::<Outer<'_>>(text)?.message.balance.get();
+    let told = raw.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(raw);
+    signed_cents(told).ok_or("the balance is not understood")
+}
+
+/// Reais with at most two decimals, below zero or not, as centavos.
+fn signed_cents(text: &str) -> Option<i64> {
+    let (is_below, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
+    let (whole, part) = digits.split_once('.').unwrap_or((digits, "00"));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(whole) || !is_number(part) || part.len() > 2 {
+        return None;
+    }
+    let cents = whole.parse::<i64>().ok()?.checked_mul(100)?.checked_add(format!("{part:0<2}").parse().ok()?)?;
+    Some(if is_below { -cents } else { cents })
+}
+
 /// What is known of a payment or refund.
 pub(super) fn outgoing(text: &str, expected: &Expected<'_>, direction: Direction) -> Read<OutgoingReport> {
     let told = told(text)?;

@@ -65,6 +65,10 @@ impl<'a> ChargeBody<'a> {
     }
 }
 
+/// `POST /v2/balance`: an empty object.
+#[derive(Serialize)]
+pub(super) struct NoBody {}
+
 /// `POST /v2/pix/payment`.
 #[derive(Serialize)]
 pub(super) struct PaymentBody<'a> {

@@ -479,3 +479,28 @@ async fn nothing_shows_a_secret_in_debug() {
     let shown = format!("{provider:?} {:?}", config(&server));
     assert!(!shown.contains(SECRET), "{shown}");
 }
+
+#[tokio::test]
+async fn a_provider_without_a_balance_has_none_and_a_wrong_one_is_not_believed() {
+    let told = r#"{"statusCode":200,"message":{"balance":"-0.05"}}"#;
+    let (server, provider) = start(vec![
+        json(200, told),
+        json(404, r#"{"statusCode":404,"message":"no","code":"no_route"}"#),
+        answer(405, "", ""),
+        json(200, r#"{"statusCode":200,"message":{"balance":"a lot"}}"#),
+        json(200, "{}"),
+        answer(500, "", ""),
+    ])
+    .await;
+    assert_eq!(provider.balance().await, Ok(Some(-5)));
+    for _ in 0..2 {
+        assert_eq!(provider.balance().await, Ok(None));
+    }
+    for _ in 0..3 {
+        let error = provider.balance().await.unwrap_err();
+        assert!(matches!(error, ProviderError::Indeterminate(_)), "{error:?}");
+        assert_says_nothing(&error);
+    }
+    let requests = server.requests();
+    assert!(requests.iter().all(|request| request.head.starts_with("POST /v2/balance ") && request.body == "{}"));
+}

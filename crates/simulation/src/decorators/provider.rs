@@ -289,6 +289,10 @@ impl SettlementProvider for SimProvider {
         .await
     }
 
+    async fn balance(&self) -> Result<Option<i64>, ProviderError> {
+        Ok(None)
+    }
+
     fn not_found_is_proof_after(&self) -> Option<Duration> {
         self.sim.with(|state| state.desk.style.proof_after)
     }

@@ -372,3 +372,28 @@ fn unknown_fields_mean_nothing_unless_they_are_too_deep() {
     assert_eq!(with(10), Ok(Progress::Completed));
     assert!(with(100_000).is_err());
 }
+
+#[test]
+fn a_balance_is_read_to_the_centavo_or_not_at_all() {
+    let told = |text: &str| balance(&format!(r#"{{"statusCode":200,"message":{{"balance":{text}}}}}"#));
+    for (text, cents) in [
+        (r#""1234.50""#, 123_450),
+        (r#""0.00""#, 0),
+        ("0", 0),
+        ("15.5", 1_550),
+        ("-15.05", -1_505),
+        (r#""-0.01""#, -1),
+        ("92233720368547758.07", i64::MAX),
+    ] {
+        assert_eq!(told(text), Ok(cents), "{text}");
+    }
+    for text in [
+        r#""""#, "null", "1e3", r#""1,50""#, r#""1.505""#, r#""1.""#, r#"".5""#, r#""+1""#, r#""--1""#, r#"" 1""#,
+        "92233720368547758.08", "{}", "[1]", "true",
+    ] {
+        assert!(told(text).is_err(), "{text}");
+    }
+    for answer in ["", "[]", "{}", r#"{"message":"x"}"#, r#"{"message":{}}"#, r#"{"balance":1}"#] {
+        assert!(balance(answer).is_err(), "{answer}");
+    }
+}

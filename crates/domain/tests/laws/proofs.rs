@@ -1,0 +1,277 @@
+//! What has ended is held against the provider once more: what agrees changes nothing, what is news is booked once, and what
+//! contradicts the books moves nothing and is told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use pix_domain::charges::ChargeState;
+use pix_domain::error::ServiceError;
+use pix_domain::ids::ResourceRef;
+use pix_domain::money::Cents;
+use pix_domain::proofs::{PAGE, Proved, Prover};
+use pix_domain::provider::{
+    ChargeReport, MockSettlementProvider, OutgoingReport, Payment, Progress, ProviderBody, ProviderError,
+};
+use pix_domain::time::Timestamp;
+use pix_domain::transition::Step;
+use pix_domain::withdrawals::Withdrawal;
+
+use crate::refunds::{CHARGE, REFUND_CENTS, paid_world, store_refund};
+use crate::samples::*;
+use crate::withdrawals::{FUNDS_CENTS, world_in};
+use crate::world::World;
+
+type Verb = fn(Withdrawal, Timestamp) -> Step;
+
+fn complete(withdrawal: Withdrawal, now: Timestamp) -> Step {
+    withdrawal.complete(report(Progress::Completed), now)
+}
+
+fn fail(withdrawal: Withdrawal, now: Timestamp) -> Step {
+    withdrawal.fail(failure(), now)
+}
+
+fn settle_late(withdrawal: Withdrawal, now: Timestamp) -> Step {
+    withdrawal.complete(report(Progress::Completed), now)
+}
+
+fn come_back(withdrawal: Withdrawal, now: Timestamp) -> Step {
+    withdrawal.give_back(cents(400), now)
+}
+
+fn failed() -> Progress {
+    Progress::Failed { code: "x".into(), message: "no".into() }
+}
+
+fn says(answer: Result<Option<OutgoingReport>, ProviderError>) -> MockSettlementProvider {
+    let mut provider = MockSettlementProvider::new();
+    let of_refund = answer.clone();
+    provider.expect_consult_payment().returning(move |_| answer.clone());
+    provider.expect_consult_refund().returning(move |_| of_refund.clone());
+    // However long ago it was sent: what has ended is never failed because it isn't known.
+    provider.expect_not_found_is_proof_after().returning(|| Some(Duration::ZERO));
+    provider
+}
+
+fn paid(payments: Vec<Payment>, refunded: Cents) -> ChargeReport {
+    let body = ProviderBody::default();
+    ChargeReport { provider_id: provider_id("chg-1"), payments, refunded, canceled: false, body }
+}
+
+fn tells(payments: Vec<Payment>, refunded: Cents) -> MockSettlementProvider {
+    let mut provider = MockSettlementProvider::new();
+    let told = paid(payments, refunded);
+    provider.expect_consult_charge().returning(move |_| Ok(Some(told.clone())));
+    provider
+}
+
+async fn prove(world: &World, resource: ResourceRef, provider: MockSettlementProvider) -> Proved {
+    Prover::new(world.ports(provider)).prove(resource, false).await.unwrap()
+}
+
+#[tokio::test]
+async fn what_the_provider_says_of_an_ended_withdrawal_agrees_is_news_or_is_told() {
+    let cases: Vec<(&[Verb], Option<Progress>, Proved, i64)> = vec![
+        (&[complete], Some(Progress::Completed), Proved::Agrees, 0),
+        (&[complete], Some(Progress::Returned(cents(400))), Proved::Learned, 400),
+        (&[complete], Some(Progress::Returned(cents(1_000))), Proved::Learned, 1_000),
+        (&[complete], Some(Progress::Returned(cents(1_001))), Proved::Differs("returned_more_than_sent"), 0),
+        (&[complete], Some(failed()), Proved::Differs("failed_though_completed"), 0),
+        (&[complete], Some(Progress::Accepted), Proved::Differs("not_settled_at_provider"), 0),
+        (&[complete], None, Proved::Differs("not_known_at_provider"), 0),
+        (&[complete, come_back], Some(Progress::Returned(cents(400))), Proved::Agrees, 0),
+        (&[complete, come_back], Some(Progress::Completed), Proved::Differs("returned_less_at_provider"), 0),
+        (
+            &[complete, come_back],
+            Some(Progress::Returned(cents(399))),
+            Proved::Differs("returned_less_at_provider"),
+            0,
+        ),
+        (&[fail], Some(failed()), Proved::Agrees, 0),
+        (&[fail], None, Proved::Agrees, 0),
+        (&[fail], Some(Progress::Accepted), Proved::Differs("accepted_though_not_sent"), 0),
+        (&[fail], Some(Progress::Completed), Proved::Learned, -1_000),
+        (&[Withdrawal::queue, Withdrawal::cancel], Some(Progress::Completed), Proved::Learned, -1_000),
+        (&[fail, settle_late], Some(Progress::Completed), Proved::Agrees, 0),
+        (&[fail, settle_late], Some(failed()), Proved::Differs("failed_though_completed"), 0),
+        (&[fail, settle_late], None, Proved::Differs("not_known_at_provider"), 0),
+    ];
+    for (steps, progress, expected, moved) in cases {
+        let shown = format!("{progress:?} after {}", steps.len());
+        let world = world_in(steps);
+        let told_before = world.findings();
+        let (before, resource) = (world.available(), world.withdrawal().resource());
+        world.wait(Duration::from_hours(24));
+        let provider = || says(Ok(progress.clone().map(report)));
+        assert_eq!(prove(&world, resource, provider()).await, expected, "{shown}");
+        assert_eq!((world.available(), world.held()), (before + moved, 0), "{shown}");
+        let mut told = told_before.clone();
+        told.extend(world.findings().into_iter().skip(told_before.len()));
+        match &expected {
+            Proved::Differs(code) => assert!(told[told_before.len()..].contains(code), "{shown}: {told:?}"),
+            Proved::Learned if moved < 0 => assert!(told.contains(&"completed_though_not_sent"), "{shown}"),
+            _ => assert_eq!(told, told_before, "{shown}"),
+        }
+        // Once more, and it is no news.
+        let again = prove(&world, resource, provider()).await;
+        assert_eq!(again, if expected == Proved::Learned { Proved::Agrees } else { expected }, "{shown}");
+        assert_eq!(world.available(), before + moved, "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_provider_says_of_an_ended_refund_agrees_or_is_told() {
+    for (done, progress, expected) in [
+        (true, Some(Progress::Completed), Proved::Agrees),
+        (true, Some(failed()), Proved::Differs("failed_though_completed")),
+        (true, Some(Progress::Accepted), Proved::Differs("not_settled_at_provider")),
+        (true, None, Proved::Differs("not_known_at_provider")),
+        (false, Some(failed()), Proved::Agrees),
+        (false, None, Proved::Agrees),
+        (false, Some(Progress::Accepted), Proved::Differs("accepted_though_not_sent")),
+        (false, Some(Progress::Completed), Proved::Differs("completed_though_not_sent")),
+    ] {
+        let world = paid_world();
+        store_refund(&world, REFUND_CENTS);
+        let (refund, charge) = (world.refund(), world.charge(CHARGE));
+        let ended = if done {
+            refund.complete(charge, report(Progress::Completed), world.now())
+        } else {
+            refund.fail(charge, failure(), world.now())
+        };
+        world.apply(&next(ended)).unwrap();
+        let before = (world.refund(), world.available(), world.held());
+        // Money that went back though it was released is taken by what the charge tells.
+        let went_back = if !done && progress == Some(Progress::Completed) { REFUND_CENTS } else { 0 };
+        let mut provider = says(Ok(progress.map(report)));
+        provider.expect_consult_charge().returning(move |_| {
+            let payments = vec![payment(u32::try_from(CHARGE).unwrap(), PAID_CENTS)];
+            Ok(Some(paid(payments, cents(went_back))))
+        });
+        let proved = prove(&world, world.refund().resource(), provider).await;
+        assert_eq!((world.refund(), world.available() + went_back, world.held()), before);
+        let told: Vec<_> = match proved {
+            Proved::Differs(code) => vec![code],
+            _ => vec![],
+        };
+        // A store keeps each once.
+        let found: BTreeSet<_> = world.findings().into_iter().filter(|code| *code != "taken_back").collect();
+        assert_eq!((proved, found), (expected, BTreeSet::from_iter(told)));
+    }
+}
+
+#[tokio::test]
+async fn what_came_in_later_is_credited_and_what_was_credited_and_is_not_there_is_told() {
+    let first = || payment(u32::try_from(CHARGE).unwrap(), PAID_CENTS);
+    for (payments, refunded, expected, moved) in [
+        (vec![first()], 0, Proved::Agrees, 0),
+        (vec![first(), payment(99, 300)], 0, Proved::Learned, 300 - 10),
+        (vec![first()], 100, Proved::Learned, -100),
+        (vec![], 0, Proved::Differs("paid_differs_at_provider"), 0),
+        // The first is told with another amount, so it is not credited as that.
+        (
+            vec![Payment { amount: amount(PAID_CENTS + 1), ..first() }],
+            0,
+            Proved::Differs("paid_differs_at_provider"),
+            0,
+        ),
+    ] {
+        let world = paid_world();
+        let (resource, before) = (world.charge(CHARGE).resource(), world.available());
+        let proved = prove(&world, resource, tells(payments.clone(), cents(refunded))).await;
+        assert_eq!((&proved, world.available()), (&expected, before + moved), "{payments:?}");
+        assert_eq!(world.charge(CHARGE).state, ChargeState::Paid);
+        if let Proved::Differs(code) = expected {
+            assert!(world.findings().contains(&code), "{:?}", world.findings());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_may_forget_proves_nothing_by_not_knowing() {
+    let world = world_in(&[complete]);
+    let resource = world.withdrawal().resource();
+    let prover = Prover::new(world.ports(says(Ok(None))));
+    assert_eq!(prover.prove(resource, true).await, Ok(Proved::Agrees));
+    assert!(world.findings().is_empty());
+    assert_eq!(prover.prove(resource, false).await, Ok(Proved::Differs("not_known_at_provider")));
+    assert_eq!(world.available(), FUNDS_CENTS - 1_000 - FEE_CENTS, "and nothing is given back for it");
+
+    let world = paid_world();
+    let mut provider = MockSettlementProvider::new();
+    provider.expect_consult_charge().returning(|_| Ok(None));
+    let prover = Prover::new(world.ports(provider));
+    let resource = world.charge(CHARGE).resource();
+    assert_eq!(prover.prove(resource, true).await, Ok(Proved::Agrees));
+    assert_eq!(prover.prove(resource, false).await, Ok(Proved::Differs("not_known_at_provider")));
+}
+
+#[tokio::test]
+async fn without_an_answer_nothing_is_proved_and_an_answer_about_something_else_is_told() {
+    let world = world_in(&[complete]);
+    let resource = world.withdrawal().resource();
+    for error in [unavailable(), indeterminate()] {
+        assert_eq!(prove(&world, resource, says(Err(error.clone()))).await, Proved::NotAsked(error));
+    }
+    assert!(world.findings().is_empty());
+    let mismatch = says(Err(ProviderError::Mismatch("amount")));
+    assert_eq!(prove(&world, resource, mismatch).await, Proved::Differs("answer_mismatch"));
+    assert!(world.findings().contains(&"answer_mismatch"));
+}
+
+#[tokio::test]
+async fn what_is_open_is_not_asked_about_and_what_is_not_there_is_said() {
+    let world = world_in(&[Withdrawal::lose_sight]);
+    // The mocked provider would panic if it were asked.
+    let prover = Prover::new(world.ports(MockSettlementProvider::new()));
+    let resource = world.withdrawal().resource();
+    assert_eq!(prover.prove(resource, false).await, Ok(Proved::Open));
+    let others = ResourceRef { integrator_id: OTHER, ..resource };
+    assert_eq!(prover.prove(others, false).await, Err(ServiceError::NotFound));
+}
+
+#[tokio::test]
+async fn a_book_is_walked_by_what_has_ended_up_to_an_age_each_record_once_a_page() {
+    let world = World::with_available(FUNDS_CENTS);
+    for _ in 0..3 {
+        world.wait(Duration::from_hours(1));
+        world.paid_charge(0xBEEF + u128::try_from(world.entries().len()).unwrap(), 500);
+    }
+    let prover = Prover::new(world.ports(MockSettlementProvider::new()));
+    let entries = world.entries();
+    let until = entries.last().unwrap().at;
+    let page = prover.due(INTEGRATOR, 0, until).await.unwrap();
+    // The last is as old as that, and not older.
+    let expected: Vec<_> = entries.iter().filter(|entry| entry.at < until).collect();
+    assert_eq!(page.through, expected.last().map(|entry| entry.number));
+    let mut first = BTreeMap::new();
+    for entry in expected {
+        first.entry(entry.posting.resource).or_insert((entry.number, entry.at));
+    }
+    let due: BTreeMap<_, _> = page.due.iter().map(|due| (due.resource, (due.entry, due.at))).collect();
+    assert_eq!((due, page.due.len()), (first.clone(), first.len()));
+    assert!(page.due.is_sorted_by_key(|due| due.entry) && page.due.len() == 3);
+    let rest = prover.due(INTEGRATOR, page.through.unwrap(), until.plus(Duration::from_secs(1))).await.unwrap();
+    assert_eq!(rest.due.len(), 1);
+    let end = prover.due(INTEGRATOR, rest.through.unwrap(), until.plus(Duration::from_hours(9))).await.unwrap();
+    assert_eq!((end.due.len(), end.through), (0, None));
+    assert!(PAGE > 10);
+}
+
+#[tokio::test]
+async fn a_hold_and_a_fee_are_no_end_and_ask_for_nothing() {
+    for (steps, asked) in [
+        (vec![], 0),
+        (vec![Withdrawal::lose_sight as Verb], 0),
+        (vec![complete as Verb], 1),
+        (vec![fail as Verb], 1),
+        (vec![complete as Verb, come_back], 1),
+        (vec![fail as Verb, settle_late], 1),
+    ] {
+        let world = world_in(&steps);
+        let prover = Prover::new(world.ports(MockSettlementProvider::new()));
+        let page = prover.due(INTEGRATOR, 0, world.now().plus(Duration::from_secs(1))).await.unwrap();
+        let withdrawal = world.withdrawal().resource();
+        assert_eq!(page.due.iter().filter(|due| due.resource == withdrawal).count(), asked);
+    }
+}
