@@ -10,6 +10,8 @@ use std::sync::Arc;
 use anyhow::{Context, bail, ensure};
 use ed25519_compact::{KeyPair, PublicKey, Seed, Signature};
 use pix_domain::audit_log::LogHash;
+use pix_domain::error::StoreError;
+use pix_domain::provider::{ProviderError, SettlementProvider};
 use pix_domain::seals::service::{Sealer, all_heads};
 use pix_domain::seals::{Head, root};
 use pix_domain::time::{Clock, Timestamp};
@@ -28,7 +30,9 @@ const KEY_BYTES: usize = 32;
 /// The length of a signature, in bytes.
 const SIGNATURE_BYTES: usize = 64;
 /// Why a statement doesn't say what the provider holds.
-const NO_PROVIDER_BALANCE: &str = "this gateway has no way to ask a provider for its balance";
+const NO_PROVIDER_BALANCE: &str = "the provider has no call that tells its balance";
+/// The same.
+const BALANCE_NOT_TOLD: &str = "the provider was asked for its balance and gave no answer";
 
 /// What statements are signed with.
 pub struct SigningKey(KeyPair);
@@ -116,22 +120,41 @@ pub fn day(at: Timestamp) -> String {
     time.map(|time| time.date_naive().to_string()).unwrap_or_default()
 }
 
-/// Seals what waits, and signs what the books are then, for the day `date`.
-pub async fn sign(store: &Store, url: &str, key: &SigningKey, date: &str) -> anyhow::Result<Signed> {
+/// Seals what waits, and signs what the books are then, with what `provider` says is in our account, for the day `date`.
+pub async fn sign(
+    store: &Store,
+    url: &str,
+    key: &SigningKey,
+    date: &str,
+    provider: &dyn SettlementProvider,
+) -> anyhow::Result<Signed> {
     let sealer = Sealer::new(store.seals.clone(), Arc::new(SystemClock));
     crate::sealing::tell(&sealer.turn(u64::MAX).await?);
-    let statement = statement(store, url, date, SystemClock.now()).await?;
+    let balance = provider.balance().await;
+    let statement = statement(store, url, date, SystemClock.now(), balance).await?;
     Ok(key.sign(statement.to_string()))
 }
 
+/// What should be in our account at the provider by the seals, in centavos: `available + held + fees - owed` of all books.
+/// Nothing is counted that isn't sealed yet; what is on its way out is counted as held.
+pub async fn cash_expected(store: &Store) -> Result<i128, StoreError> {
+    Ok(Sums::of_seals(&all_heads(&*store.seals).await?).cash_expected())
+}
+
 /// Signs the statement of today into `folder`, unless it is there. A file that is there is never written to.
-pub async fn write_todays(store: &Store, url: &str, key: &SigningKey, folder: &Path) -> anyhow::Result<()> {
+pub async fn write_todays(
+    store: &Store,
+    url: &str,
+    key: &SigningKey,
+    folder: &Path,
+    provider: &dyn SettlementProvider,
+) -> anyhow::Result<()> {
     let date = day(SystemClock.now());
     let path = folder.join(format!("books-{date}.json"));
     if tokio::fs::try_exists(&path).await? {
         return Ok(());
     }
-    let text = sign(store, url, key, &date).await?.to_string();
+    let text = sign(store, url, key, &date, provider).await?.to_string();
     let shown = path.display().to_string();
     let folder = folder.to_owned();
     let written = tokio::task::spawn_blocking(move || {
@@ -169,9 +192,19 @@ impl Sums {
         }
         sums
     }
+
+    const fn cash_expected(&self) -> i128 {
+        self.available + self.held + self.fees - self.owed
+    }
 }
 
-async fn statement(store: &Store, url: &str, date: &str, now: Timestamp) -> anyhow::Result<Value> {
+async fn statement(
+    store: &Store,
+    url: &str,
+    date: &str,
+    now: Timestamp,
+    balance: Result<Option<i64>, ProviderError>,
+) -> anyhow::Result<Value> {
     let heads = all_heads(&*store.seals).await?;
     let vitals = store.vitals.vitals(now).await?;
     let open = store.records.follow_ups.open_movements().await?;
@@ -179,6 +212,13 @@ async fn statement(store: &Store, url: &str, date: &str, now: Timestamp) -> anyh
     let differences = store.seals.differences(pix_domain::seals::service::MAX_DIFFERENCES).await?;
     let provider = store.facts.fact(gateway::PROVIDER_FACT).await?;
     let sums = Sums::of_seals(&heads);
+    let expected = sums.cash_expected();
+    let told = balance.as_ref().ok().copied().flatten().map(i128::from);
+    let untold = match balance {
+        Ok(Some(_)) => None,
+        Ok(None) => Some(NO_PROVIDER_BALANCE),
+        Err(_) => Some(BALANCE_NOT_TOLD),
+    };
     let unsealed = heads.iter().fold(0_u64, |sum, head| sum.saturating_add(head.unsealed()));
     let sealed = heads.iter().filter_map(|head| head.newest);
     let chain = sealed.clone().map(|seal| {
@@ -207,9 +247,10 @@ async fn statement(store: &Store, url: &str, date: &str, now: Timestamp) -> anyh
             "entries": sums.entries,
             "integrators": sealed.clone().count(),
         },
-        "cash_expected": reais(sums.available + sums.held + sums.fees - sums.owed),
-        "provider_balance": null,
-        "provider_balance_reason": NO_PROVIDER_BALANCE,
+        "cash_expected": reais(expected),
+        "provider_balance": told.map(reais),
+        "provider_balance_reason": untold,
+        "provider_difference": told.map(|told| reais(told - expected)),
         "wallets": {
             "available": reais(vitals.available_cents.into()),
             "held": reais(vitals.held_cents.into()),

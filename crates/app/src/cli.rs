@@ -676,6 +676,13 @@ pub struct Audit {
     /// Prove the seals instead: read every posting from the beginning, make every seal again, and print the newest hashes.
     #[arg(long)]
     pub chain: bool,
+    /// Ask the provider instead about every record that has ended in the last days, book what is new, and exit with 1 when it
+    /// contradicts the books or doesn't answer.
+    #[arg(long, conflicts_with_all = ["chain", "simulator_log"])]
+    pub provider: bool,
+    /// How many days back, 1 to 365.
+    #[arg(long, requires = "provider", default_value_t = 7, value_parser = clap::value_parser!(u64).range(1..=365))]
+    pub days: u64,
     /// A statement of the books that was kept elsewhere: the chain has to go on from its seals. Whether it is genuine `books
     /// verify` tells.
     #[arg(long, value_name = "FILE", requires = "chain")]

@@ -322,6 +322,16 @@ pub const SETTINGS: &[Setting] = &[
         "How old the newest whole audit may be before one node runs another, 0 (it is run by hand) to 2592000 seconds; one integrator's whole book is in memory at a time, and all of them at the end.",
     ),
     open(
+        "PIX_PROOF_PER_MINUTE",
+        Some("60"),
+        "How many records that have ended the provider is asked about once more each minute, 0 (none) to 100000; one node at a time does it.",
+    ),
+    open(
+        "PIX_PROOF_AFTER_HOURS",
+        Some("24,168,2208"),
+        "How long after its end each is asked about so: one to four whole numbers of hours from 0 to 8760, separated by commas, each longer than the one before.",
+    ),
+    open(
         "PIX_PERSON_LOCK_RECORDS",
         Some("2000"),
         "How many records a minute have their personal data put under the keys of its persons, 0 (only when somebody is erased) to 1000000; one node at a time does it.",
@@ -594,6 +604,15 @@ pub struct SealConfig {
     pub audit_interval: Option<Duration>,
 }
 
+/// How what has ended is held against the provider.
+#[derive(Debug, Clone)]
+pub struct ProofConfig {
+    /// `PIX_PROOF_PER_MINUTE`; 0 for not at all.
+    pub per_minute: u64,
+    /// `PIX_PROOF_AFTER_HOURS`, the shortest first.
+    pub after: Vec<Duration>,
+}
+
 /// How personal data is put under keys.
 #[derive(Debug, Clone, Copy)]
 pub struct PersonConfig {
@@ -717,6 +736,8 @@ pub struct Config {
     pub seals: SealConfig,
     /// `PIX_PERSON_…`: how personal data is put under keys.
     pub people: PersonConfig,
+    /// `PIX_PROOF_…`: how what has ended is held against the provider.
+    pub proofs: ProofConfig,
     /// `PIX_BOOKS_…`; `None` when no statement is signed.
     pub books: Option<BooksSettings>,
     /// `PIX_CALLBACKS_PER_SECOND`
@@ -973,6 +994,7 @@ impl Config {
                 ),
             },
             seals: seals(source)?,
+            proofs: proofs(source)?,
             people: people(source)?,
             books: books(source)?,
             callbacks_per_second: source.number_u32("PIX_CALLBACKS_PER_SECOND", 100_000)?,
@@ -1117,6 +1139,25 @@ fn seals(source: &Source) -> Result<SealConfig, ConfigError> {
             0,
             2_592_000,
         )?)),
+    })
+}
+
+fn proofs(source: &Source) -> Result<ProofConfig, ConfigError> {
+    const AFTER: &str = "PIX_PROOF_AFTER_HOURS";
+    let hours: Option<Vec<u64>> = source.list(AFTER).iter().map(|hours| hours.parse().ok()).collect();
+    let fits = |hours: &Vec<u64>| {
+        (1..=4).contains(&hours.len())
+            && hours.iter().all(|hours| *hours <= 8_760)
+            && hours.is_sorted_by(|one, next| one < next)
+    };
+    let hours = hours.filter(fits).ok_or_else(|| {
+        ConfigError(format!(
+            "{AFTER} must be one to four whole numbers from 0 to 8760, each more than the one before, such as 24,168,2208"
+        ))
+    })?;
+    Ok(ProofConfig {
+        per_minute: source.number("PIX_PROOF_PER_MINUTE", 0, 100_000)?,
+        after: hours.into_iter().map(Duration::from_hours).collect(),
     })
 }
 

@@ -20,6 +20,7 @@ mod locking;
 mod metered;
 mod meters;
 mod otlp;
+mod proving;
 mod restored;
 mod sealing;
 mod store;

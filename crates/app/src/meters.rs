@@ -19,6 +19,7 @@ use pix_settlement::BreakerState;
 use crate::audited::Audited;
 use crate::health::{Condition, Health};
 use crate::metered;
+use crate::proving;
 use crate::restored::Restored;
 use crate::sealing::{SealStatus, Standing};
 use crate::store::Store;
@@ -106,6 +107,7 @@ struct OfDatabase {
     vitals: Vitals,
     audited: Option<Audited>,
     restored: Option<Restored>,
+    proofs: Option<proving::Standing>,
 }
 
 impl OfDatabase {
@@ -113,7 +115,8 @@ impl OfDatabase {
         let open = store.records.follow_ups.open_movements().await?;
         let vitals = store.vitals.vitals(now).await?;
         let restored = Restored::last(store.facts.as_ref()).await?;
-        Ok(Self { open, vitals, audited: Audited::last(store).await?, restored })
+        let proofs = proving::Standing::last(store).await?;
+        Ok(Self { open, vitals, audited: Audited::last(store).await?, restored, proofs })
     }
 }
 
@@ -134,6 +137,9 @@ pub async fn measure(health: &Health) -> String {
             lags(&found.vitals, now);
             if let Some(audited) = found.audited {
                 audit(audited, now);
+            }
+            if let Some(standing) = &found.proofs {
+                proofs(standing, now);
             }
             let shut = found.restored.as_ref().filter(|restored| restored.opened_at.is_none());
             let shut_for = shut.map_or(0, |restored| now.since(restored.at).as_secs().max(1));
@@ -188,6 +194,37 @@ fn audit(audited: Audited, now: Timestamp) {
     set("pix_audit_clean", "Whether the newest audit found the books right.", u64::from(audited.clean));
     set("pix_audit_differences", "How many differences it found.", audited.differences);
     set("pix_audit_age_seconds", "How long ago it was.", now.since(audited.at).as_secs());
+}
+
+fn proofs(standing: &proving::Standing, now: Timestamp) {
+    set(
+        "pix_proof_lag_seconds",
+        "For how long a record that has ended has been due to be asked about again.",
+        standing.lag(now).as_secs(),
+    );
+    if let Some(balance) = standing.balance {
+        for (name, what, cents) in [
+            (
+                "pix_provider_balance_cents",
+                "What is in our account at the provider, in centavos.",
+                balance.cents,
+            ),
+            (
+                "pix_provider_difference_cents",
+                "How much more that is than the sealed books say, in centavos.",
+                balance.difference_cents,
+            ),
+        ] {
+            metrics::describe_gauge!(name, what);
+            let size = number(cents.unsigned_abs());
+            metrics::gauge!(name).set(if cents < 0 { -size } else { size });
+        }
+        set(
+            "pix_provider_balance_age_seconds",
+            "How long ago it was asked for.",
+            now.since(balance.at).as_secs(),
+        );
+    }
 }
 
 fn node(health: &Health, condition: &Condition, now: Timestamp) {

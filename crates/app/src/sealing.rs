@@ -1,5 +1,6 @@
 //! The worker that seals the books, and so audits them as they go on; at intervals of its own it runs the whole audit, and
-//! once a day it signs a statement. It also puts personal data under the keys of its persons, a step a minute.
+//! once a day it signs a statement. It also puts personal data under the keys of its persons, and holds what has ended against
+//! the provider once more, a step a minute each.
 //!
 //! Any number of nodes do this at once. Seals need no lease: where sealing stands is the newest seal, and who comes second
 //! finds nothing left. A whole audit is one node's by a lease. A statement is each node's that has a key, one file a day.
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use pix_domain::error::StoreError;
+use pix_domain::ports::Ports;
 use pix_domain::seals::service::{Sealer, Turn};
 use pix_domain::time::{Clock, Timestamp};
 use tokio::sync::watch;
@@ -21,6 +23,7 @@ use crate::books::{self, SigningKey};
 use crate::commands::audit;
 use crate::config::{BooksSettings, Config, PersonConfig, SealConfig};
 use crate::locking;
+use crate::proving::Proving;
 use crate::store::Store;
 use crate::system::SystemClock;
 
@@ -91,12 +94,13 @@ struct Desk {
     config: SealConfig,
     people: PersonConfig,
     status: Arc<SealStatus>,
+    proving: Proving,
     books: Option<(BooksSettings, SigningKey, String)>,
 }
 
 impl Sealing {
     /// Starts it, with a turn at once. Refuses a key of statements that can't be read.
-    pub fn start(store: &Store, config: &Config) -> anyhow::Result<Self> {
+    pub fn start(store: &Store, ports: &Ports, config: &Config) -> anyhow::Result<Self> {
         let books = match &config.books {
             Some(settings) => {
                 let key = SigningKey::read(&settings.key_file).context("PIX_BOOKS_KEY_FILE can't be used")?;
@@ -112,6 +116,7 @@ impl Sealing {
             config: config.seals,
             people: config.people,
             status: status.clone(),
+            proving: Proving::new(store, ports, config.proofs.clone()),
             books,
         };
         let status = config.seals.interval.map(|_| status);
@@ -184,8 +189,12 @@ impl Desk {
         {
             tracing::warn!(%error, "personal data can't be put under its keys; it is tried again");
         }
+        if let Err(error) = self.proving.step(SystemClock.now()).await {
+            tracing::warn!(%error, "what has ended can't be held against the provider; it is tried again");
+        }
         if let Some((settings, key, url)) = &self.books
-            && let Err(error) = books::write_todays(&self.store, url, key, &settings.folder).await
+            && let provider = self.proving.provider()
+            && let Err(error) = books::write_todays(&self.store, url, key, &settings.folder, provider).await
         {
             tracing::warn!(error = format!("{error:#}"), "the books can't be signed; it is tried again");
         }

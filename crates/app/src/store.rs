@@ -43,67 +43,52 @@ use crate::system::SystemClock;
 #[async_trait]
 pub trait FactStore: Send + Sync {
     /// The fact with that name, if it was ever kept.
-    async fn fact(&self, name: &'static str) -> Result<Option<String>, StoreError>;
+    async fn fact(&self, name: &str) -> Result<Option<String>, StoreError>;
 
     /// Keeps a fact in place of the one with the same name.
-    async fn keep_fact(&self, name: &'static str, value: String) -> Result<(), StoreError>;
+    async fn keep_fact(&self, name: &str, value: String) -> Result<(), StoreError>;
 
     /// Keeps a fact unless there is one with that name; the one that there is then, which of several at once is the same.
-    async fn settle_fact(&self, name: &'static str, value: String) -> Result<String, StoreError>;
+    async fn settle_fact(&self, name: &str, value: String) -> Result<String, StoreError>;
 
     /// Keeps a fact in place of `from`, `None` for no fact; `false`, with nothing changed, when it isn't that any more.
-    async fn swap_fact(
-        &self,
-        name: &'static str,
-        from: Option<String>,
-        to: String,
-    ) -> Result<bool, StoreError>;
+    async fn swap_fact(&self, name: &str, from: Option<String>, to: String) -> Result<bool, StoreError>;
 }
 
 #[async_trait]
 impl FactStore for SqliteStore {
-    async fn fact(&self, name: &'static str) -> Result<Option<String>, StoreError> {
+    async fn fact(&self, name: &str) -> Result<Option<String>, StoreError> {
         Self::fact(self, name).await
     }
 
-    async fn keep_fact(&self, name: &'static str, value: String) -> Result<(), StoreError> {
+    async fn keep_fact(&self, name: &str, value: String) -> Result<(), StoreError> {
         Self::keep_fact(self, name, value).await
     }
 
-    async fn settle_fact(&self, name: &'static str, value: String) -> Result<String, StoreError> {
+    async fn settle_fact(&self, name: &str, value: String) -> Result<String, StoreError> {
         Self::settle_fact(self, name, value).await
     }
 
-    async fn swap_fact(
-        &self,
-        name: &'static str,
-        from: Option<String>,
-        to: String,
-    ) -> Result<bool, StoreError> {
+    async fn swap_fact(&self, name: &str, from: Option<String>, to: String) -> Result<bool, StoreError> {
         Self::swap_fact(self, name, from, to).await
     }
 }
 
 #[async_trait]
 impl FactStore for PgStore {
-    async fn fact(&self, name: &'static str) -> Result<Option<String>, StoreError> {
+    async fn fact(&self, name: &str) -> Result<Option<String>, StoreError> {
         Self::fact(self, name).await
     }
 
-    async fn keep_fact(&self, name: &'static str, value: String) -> Result<(), StoreError> {
+    async fn keep_fact(&self, name: &str, value: String) -> Result<(), StoreError> {
         Self::keep_fact(self, name, value).await
     }
 
-    async fn settle_fact(&self, name: &'static str, value: String) -> Result<String, StoreError> {
+    async fn settle_fact(&self, name: &str, value: String) -> Result<String, StoreError> {
         Self::settle_fact(self, name, value).await
     }
 
-    async fn swap_fact(
-        &self,
-        name: &'static str,
-        from: Option<String>,
-        to: String,
-    ) -> Result<bool, StoreError> {
+    async fn swap_fact(&self, name: &str, from: Option<String>, to: String) -> Result<bool, StoreError> {
         Self::swap_fact(self, name, from, to).await
     }
 }

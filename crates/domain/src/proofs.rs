@@ -21,8 +21,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::charges::service::ChargeService;
 use crate::charges::Charge;
+use crate::charges::service::ChargeService;
 use crate::error::{ServiceError, StoreError};
 use crate::ids::{ChargeId, IntegratorId, RefundId, ResourceKind, ResourceRef, WithdrawalId};
 use crate::money::Cents;
@@ -139,7 +139,8 @@ impl Prover {
         after: u64,
         until: Timestamp,
     ) -> Result<DuePage, StoreError> {
-        let entries = self.ports.stores.wallets.entries(integrator_id, &EntryQuery::after(after, PAGE)).await?;
+        let entries =
+            self.ports.stores.wallets.entries(integrator_id, &EntryQuery::after(after, PAGE)).await?;
         let mut page = DuePage::default();
         let mut seen = BTreeSet::new();
         // Nodes have clocks of their own, so an entry may be a little older than the one before it: it waits for that.
@@ -180,7 +181,9 @@ impl Prover {
                     amount: before.amount.cents(),
                     returned: before.returned,
                 };
-                judged(answer, before.version != after.version, |report| ended.contradicted(report, may_forget))
+                judged(answer, before.version != after.version, |report| {
+                    ended.contradicted(report, may_forget)
+                })
             }
             ResourceKind::Refund => {
                 let id = RefundId(resource.id);
@@ -196,7 +199,9 @@ impl Prover {
                     amount: before.amount.cents(),
                     returned: Cents::ZERO,
                 };
-                judged(answer, before.version != after.version, |report| ended.contradicted(report, may_forget))
+                judged(answer, before.version != after.version, |report| {
+                    ended.contradicted(report, may_forget)
+                })
             }
             // The provider knows nothing of it.
             ResourceKind::Split => Proved::Open,

@@ -1,6 +1,7 @@
 //! `pix-gateway audit`.
 
 mod chain;
+mod provider;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -66,6 +67,9 @@ impl Report {
 pub async fn run(config: &Config, arguments: cli::Audit) -> anyhow::Result<ExitCode> {
     if arguments.chain {
         return chain::run(config, arguments.against.as_deref(), arguments.json).await;
+    }
+    if arguments.provider {
+        return provider::run(config, arguments.days, arguments.json).await;
     }
     let beside = config.database.beside(gateway::SIMULATOR_LOG_ENDING);
     let log = match arguments.simulator_log {

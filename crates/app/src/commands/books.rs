@@ -11,6 +11,8 @@ use super::answer;
 use crate::books::{self, Signed, SigningKey};
 use crate::cli;
 use crate::config::Config;
+use crate::gateway;
+use crate::restored::Gate;
 use crate::store::Store;
 use crate::system::SystemClock;
 
@@ -36,10 +38,11 @@ pub fn verify(arguments: &cli::BooksVerify) -> ExitCode {
     answer(arguments.json, &value, || {
         let text = |pointer: &str| statement.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         format!(
-            "the statement of {} is valid: made at {}, cash expected {}, root {}\n{statement:#}",
+            "the statement of {} is valid: made at {}, cash expected {}, at the provider {}, root {}\n{statement:#}",
             text("/date"),
             text("/made_at"),
             text("/cash_expected"),
+            statement.pointer("/provider_balance").and_then(Value::as_str).unwrap_or("not told"),
             text("/chain/root"),
         )
     })
@@ -54,6 +57,8 @@ pub async fn sign(config: &Config, key: &Path, date: Option<String>) -> anyhow::
     ensure!(is_day && date <= today, "--date takes a day such as {today}, and none to come");
     let key = SigningKey::read(key)?;
     let store = Store::open_existing(config).await?;
-    print!("{}", books::sign(&store, &config.public_url, &key, &date).await?);
+    let ports = gateway::idle_ports(config, &store, Gate::of(&store, config.restore_ask).await?).await?;
+    let provider = ports.provider.as_ref();
+    print!("{}", books::sign(&store, &config.public_url, &key, &date, provider).await?);
     Ok(ExitCode::SUCCESS)
 }

@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::store::Store;
 
 /// What an operator does about each kind of finding. A test holds it against the domain's sources.
-const ACTIONS: [(&str, &str); 13] = [
+const ACTIONS: [(&str, &str); 17] = [
     (
         "accepted_though_not_sent",
         "the provider took what it had proved it never would: ask it what became of the payment by its end-to-end id; the books stay as they are until it says",
@@ -34,7 +34,19 @@ const ACTIONS: [(&str, &str); 13] = [
         "failed_though_completed",
         "the provider takes back that it completed: nothing was released; have it say in writing where the money is, and correct by a transfer",
     ),
+    (
+        "not_known_at_provider",
+        "the provider doesn't know what the books say it has done: ask it by the end-to-end id, and compare with its statement; the books stay as they are",
+    ),
+    (
+        "not_settled_at_provider",
+        "the provider says that what it had completed, or what operators decided, isn't settled: have it say in writing where the money is",
+    ),
     ("paid_again", "a payer paid twice; both are credited: let the integrator refund one"),
+    (
+        "paid_differs_at_provider",
+        "the provider tells another sum of payments than is credited: compare with its statement; what is credited stays",
+    ),
     (
         "receipt_changed",
         "the provider tells another amount or payer of a PIX that is credited: the first stands; compare with the provider's statement",
@@ -42,6 +54,10 @@ const ACTIONS: [(&str, &str); 13] = [
     (
         "receipt_of_another_charge",
         "the provider names one PIX for two charges: it was credited once; ask the provider which of them it paid",
+    ),
+    (
+        "returned_less_at_provider",
+        "the provider says that less came back than it had said: what is credited stays; have it say in writing where the money is",
     ),
     (
         "returned_more_than_paid",
@@ -141,6 +157,7 @@ mod tests {
             "refunds/state.rs",
             "ports.rs",
             "restore.rs",
+            "proofs.rs",
         ] {
             let text = std::fs::read_to_string(domain.join(file)).unwrap();
             told.extend(codes(&text).map(str::to_owned));

@@ -120,8 +120,8 @@ pub async fn start(config: &Config, arguments: &cli::Serve) -> anyhow::Result<Ru
     http.readiness = Some(health.clone());
     let server = pix_http::serve(http, listener, services).await?;
     let handle = server.handle();
+    let sealing = Sealing::start(&store, &ports, config)?;
     let worker = Worker::start(ports, config.worker);
-    let sealing = Sealing::start(&store, config)?;
     health.watch_breaker(breaker);
     health.watch(RECONCILER, worker.watch());
     health.watch(DELIVERER, deliverer.watch());

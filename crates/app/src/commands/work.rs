@@ -50,10 +50,10 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     if let Some(admin) = &admin {
         admin.open(console::of(&config, &health, &ports, answered));
     }
+    let sealing = Sealing::start(&store, &ports, &config)?;
     let worker = Worker::start(ports, config.worker);
     health.watch_breaker(breaker);
     health.watch(RECONCILER, worker.watch());
-    let sealing = Sealing::start(&store, &config)?;
     health.watch(DELIVERER, deliverer.watch());
     health.watch(SEALER, sealing.watch());
     if let Some(status) = sealing.status() {

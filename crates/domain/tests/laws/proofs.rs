@@ -251,9 +251,11 @@ async fn a_book_is_walked_by_what_has_ended_up_to_an_age_each_record_once_a_page
     let due: BTreeMap<_, _> = page.due.iter().map(|due| (due.resource, (due.entry, due.at))).collect();
     assert_eq!((due, page.due.len()), (first.clone(), first.len()));
     assert!(page.due.is_sorted_by_key(|due| due.entry) && page.due.len() == 3);
-    let rest = prover.due(INTEGRATOR, page.through.unwrap(), until.plus(Duration::from_secs(1))).await.unwrap();
+    let rest =
+        prover.due(INTEGRATOR, page.through.unwrap(), until.plus(Duration::from_secs(1))).await.unwrap();
     assert_eq!(rest.due.len(), 1);
-    let end = prover.due(INTEGRATOR, rest.through.unwrap(), until.plus(Duration::from_hours(9))).await.unwrap();
+    let end =
+        prover.due(INTEGRATOR, rest.through.unwrap(), until.plus(Duration::from_hours(9))).await.unwrap();
     assert_eq!((end.due.len(), end.through), (0, None));
     assert!(PAGE > 10);
 }

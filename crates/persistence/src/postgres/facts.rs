@@ -12,14 +12,14 @@ use crate::schema::facts;
 
 impl PgStore {
     /// The fact with that name, if it was ever kept.
-    pub async fn fact(&self, name: &'static str) -> Result<Option<String>, StoreError> {
+    pub async fn fact(&self, name: &str) -> Result<Option<String>, StoreError> {
         let mut conn = self.reads().await?;
         let found = facts::table.find(name).select(facts::value).limit(1).row(&mut conn).await;
         Ok(found.optional().of("facts")?)
     }
 
     /// Keeps a fact in place of the one with the same name.
-    pub async fn keep_fact(&self, name: &'static str, value: String) -> Result<(), StoreError> {
+    pub async fn keep_fact(&self, name: &str, value: String) -> Result<(), StoreError> {
         let mut conn = self.writes().await?;
         let kept = diesel::insert_into(facts::table)
             .values((facts::name.eq(name), facts::value.eq(value)))
@@ -33,7 +33,7 @@ impl PgStore {
     }
 
     /// Keeps a fact unless there is one with that name; the one that there is then.
-    pub async fn settle_fact(&self, name: &'static str, value: String) -> Result<String, StoreError> {
+    pub async fn settle_fact(&self, name: &str, value: String) -> Result<String, StoreError> {
         let mut conn = self.writes().await?;
         let kept = diesel::insert_into(facts::table)
             .values((facts::name.eq(name), facts::value.eq(value)))
@@ -45,12 +45,7 @@ impl PgStore {
     }
 
     /// Keeps a fact in place of `from`, `None` for no fact; `false`, with nothing changed, when it isn't that any more.
-    pub async fn swap_fact(
-        &self,
-        name: &'static str,
-        from: Option<String>,
-        to: String,
-    ) -> Result<bool, StoreError> {
+    pub async fn swap_fact(&self, name: &str, from: Option<String>, to: String) -> Result<bool, StoreError> {
         let mut conn = self.writes().await?;
         let changed = match from {
             Some(from) => {

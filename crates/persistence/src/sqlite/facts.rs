@@ -9,18 +9,20 @@ use crate::schema::facts;
 
 impl SqliteStore {
     /// The fact with that name, if it was ever kept.
-    pub async fn fact(&self, name: &'static str) -> Result<Option<String>, StoreError> {
+    pub async fn fact(&self, name: &str) -> Result<Option<String>, StoreError> {
+        let name = name.to_owned();
         self.read(move |conn| {
-            let found = facts::table.find(name).select(facts::value).get_result(conn);
+            let found = facts::table.find(&name).select(facts::value).get_result(conn);
             Ok(found.optional().of("facts")?)
         })
         .await
     }
 
     /// Keeps a fact in place of the one with the same name.
-    pub async fn keep_fact(&self, name: &'static str, value: String) -> Result<(), StoreError> {
+    pub async fn keep_fact(&self, name: &str, value: String) -> Result<(), StoreError> {
+        let name = name.to_owned();
         self.write(move |conn| -> Result<(), Problem<StoreError>> {
-            let row = (facts::name.eq(name), facts::value.eq(value));
+            let row = (facts::name.eq(&name), facts::value.eq(value));
             diesel::replace_into(facts::table).values(row).execute(conn).of("facts")?;
             Ok(())
         })
@@ -28,26 +30,23 @@ impl SqliteStore {
     }
 
     /// Keeps a fact unless there is one with that name; the one that there is then.
-    pub async fn settle_fact(&self, name: &'static str, value: String) -> Result<String, StoreError> {
+    pub async fn settle_fact(&self, name: &str, value: String) -> Result<String, StoreError> {
+        let name = name.to_owned();
         self.write(move |conn| -> Result<String, Problem<StoreError>> {
-            let row = (facts::name.eq(name), facts::value.eq(value));
+            let row = (facts::name.eq(&name), facts::value.eq(value));
             diesel::insert_or_ignore_into(facts::table).values(row).execute(conn).of("facts")?;
-            Ok(facts::table.find(name).select(facts::value).get_result(conn).of("facts")?)
+            Ok(facts::table.find(&name).select(facts::value).get_result(conn).of("facts")?)
         })
         .await
     }
 
     /// Keeps a fact in place of `from`, `None` for no fact; `false`, with nothing changed, when it isn't that any more.
-    pub async fn swap_fact(
-        &self,
-        name: &'static str,
-        from: Option<String>,
-        to: String,
-    ) -> Result<bool, StoreError> {
+    pub async fn swap_fact(&self, name: &str, from: Option<String>, to: String) -> Result<bool, StoreError> {
+        let name = name.to_owned();
         self.write(move |conn| -> Result<bool, Problem<StoreError>> {
-            let row = (facts::name.eq(name), facts::value.eq(&to));
+            let row = (facts::name.eq(&name), facts::value.eq(&to));
             let changed = match from {
-                Some(from) => diesel::update(facts::table.find(name))
+                Some(from) => diesel::update(facts::table.find(&name))
                     .filter(facts::value.eq(from))
                     .set(facts::value.eq(&to))
                     .execute(conn),

@@ -303,7 +303,8 @@ fn signed_cents(text: &str) -> Option<i64> {
     if !is_number(whole) || !is_number(part) || part.len() > 2 {
         return None;
     }
-    let cents = whole.parse::<i64>().ok()?.checked_mul(100)?.checked_add(format!("{part:0<2}").parse().ok()?)?;
+    let cents =
+        whole.parse::<i64>().ok()?.checked_mul(100)?.checked_add(format!("{part:0<2}").parse().ok()?)?;
     Some(if is_below { -cents } else { cents })
 }
 

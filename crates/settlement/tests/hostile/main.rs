@@ -502,5 +502,7 @@ async fn a_provider_without_a_balance_has_none_and_a_wrong_one_is_not_believed()
         assert_says_nothing(&error);
     }
     let requests = server.requests();
-    assert!(requests.iter().all(|request| request.head.starts_with("POST /v2/balance ") && request.body == "{}"));
+    assert!(
+        requests.iter().all(|request| request.head.starts_with("POST /v2/balance ") && request.body == "{}")
+    );
 }
