@@ -48,6 +48,9 @@ const MAY_FORGET: Duration = Duration::from_hours(30 * 24);
 /// How often the provider's balance is asked for.
 const BALANCE_EVERY: Duration = Duration::from_mins(10);
 
+/// What is counted: the names of what a question proves.
+const OUTCOMES: [&str; 4] = ["agrees", "learned", "differs", "unanswered"];
+
 /// The provider's balance beside that of the books.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Balance {
@@ -209,6 +212,10 @@ impl Proving {
             "pix_proofs_total",
             "Records that the provider was asked about again after their end."
         );
+        // A counter that is there from the start is one whose first step is seen.
+        for outcome in OUTCOMES {
+            metrics::counter!("pix_proofs_total", "outcome" => outcome).increment(0);
+        }
         Self {
             store: store.clone(),
             prover: Prover::new(ports.clone()),
@@ -241,10 +248,11 @@ impl Proving {
             return Ok(asked);
         }
         let mut left = Left { questions: self.config.per_minute, until: Instant::now() + STEP_TIME };
-        self.rounds(&mut standing, now, &mut left, &mut asked).await?;
+        // First: the books were sealed a moment ago, and what is booked below is not.
         if standing.balance.is_none_or(|balance| now.since(balance.at) >= BALANCE_EVERY) {
             standing.balance = self.balance(now).await?;
         }
+        self.rounds(&mut standing, now, &mut left, &mut asked).await?;
         (standing.until, standing.at) = (now.plus(PACE), now);
         self.store.facts.swap_fact(FACT, Some(mine), standing.text()).await?;
         Ok(asked)
@@ -711,6 +719,13 @@ mod tests {
             assert_eq!(balance.map(|balance| (balance.cents, balance.difference_cents)), expected);
             now = now.plus(BALANCE_EVERY);
         }
+    }
+
+    #[test]
+    fn every_outcome_is_counted() {
+        let error = ProviderError::Unavailable(String::new());
+        let all = [Proved::Agrees, Proved::Learned, Proved::Differs("x"), Proved::NotAsked(error)];
+        assert_eq!(all.map(|proved| proved.as_str()), OUTCOMES);
     }
 
     #[test]
