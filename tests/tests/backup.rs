@@ -8,6 +8,8 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -23,6 +25,7 @@ const SOME: u32 = 12;
 on_either_store!(
     a_lost_database_comes_back_from_a_backup_and_nothing_is_sent_twice,
     what_may_have_been_sent_since_the_backup_keeps_the_gate_shut,
+    a_restore_that_ends_early_is_served_by_nobody,
 );
 
 async fn soon<F: Future<Output = bool>>(what: &str, mut is_true: impl FnMut() -> F) {
@@ -201,4 +204,63 @@ async fn what_may_have_been_sent_since_the_backup_keeps_the_gate_shut(database: 
     assert!(ok, "{said}");
     let (ok, said) = says(&gateway, &["restore", "--open", "--reason", "once more"]);
     assert!(!ok && said.contains("already"), "{said}");
+}
+
+/// What one row of PostgreSQL says.
+fn asked(gateway: &Gateway, sql: &str) -> String {
+    let url = pix_pg_server::shared().unwrap().url(&gateway.database_name().unwrap());
+    let output = Command::new("psql").args(["-XAtc", sql, &url]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+async fn a_restore_that_ends_early_is_served_by_nobody(database: Database) {
+    let mut gateway = Gateway::start(database, &[]).unwrap();
+    let integrator = gateway.integrator("loja").unwrap();
+    let client = Client::new(&gateway, &integrator).await.unwrap();
+    client.fund(&gateway, "10").await.unwrap();
+    let backup = gateway.folder().join("a.backup");
+    // What somebody's shell says of another database is nothing to us.
+    let mut command = gateway.command(&["backup", backup.to_str().unwrap()]);
+    let elsewhere = [("PGHOST", "nowhere.invalid"), ("PGDATABASE", "other"), ("PGSERVICE", "none")];
+    assert!(command.envs(elsewhere).output().unwrap().status.success());
+    let mode = std::fs::metadata(&backup).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "it holds names, and hashes of secrets");
+
+    // Over a database that is there nothing is written.
+    let restore = ["restore", backup.to_str().unwrap(), "--operator", "ana"];
+    let (ok, said) = says(&gateway, &restore);
+    assert!(
+        !ok && (said.contains("must name an empty database") || said.contains("there is a database")),
+        "{said}"
+    );
+    assert_eq!(client.balance().await.unwrap(), "10.00");
+    let damaged = gateway.folder().join("damaged.backup");
+    let whole = std::fs::read(&backup).unwrap();
+    std::fs::write(&damaged, &whole[..whole.len() / 2]).unwrap();
+    gateway.kill().unwrap();
+    gateway.lose_database().unwrap();
+    let (ok, said) = says(&gateway, &["restore", damaged.to_str().unwrap(), "--operator", "ana"]);
+    assert!(
+        !ok && (said.contains("can't be put in place (nothing was changed)") || said.contains("malformed")),
+        "{said}"
+    );
+    if database == Database::Postgres {
+        assert_eq!(asked(&gateway, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"), "0");
+    }
+
+    // Nobody says who restores: it ends when the backup is in place, before the way out is shut.
+    let (ok, said) = says(&gateway, &["restore", backup.to_str().unwrap()]);
+    assert!(!ok && said.contains("operator"), "{said}");
+    if database == Database::Postgres {
+        let together = "SELECT (SELECT xmin FROM facts WHERE name = 'copy') = (SELECT xmin FROM integrators)";
+        assert_eq!(asked(&gateway, together), "t", "put in place, and said to be a copy, in one transaction");
+    }
+    let (ok, said) = says(&gateway, &["serve"]);
+    assert!(!ok && said.contains("this database is a backup made at"), "{said}");
+    let (ok, said) = says(&gateway, &["restore", "--mark", "--reason", "goes on", "--operator", "ana"]);
+    assert!(ok, "{said}");
+    gateway.run(&["serve"]).unwrap();
+    let client = Client::new(&gateway, &integrator).await.unwrap();
+    assert_eq!(client.balance().await.unwrap(), "10.00");
 }

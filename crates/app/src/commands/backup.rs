@@ -1,8 +1,10 @@
 //! `pix-gateway backup`.
 
 use std::ffi::OsStr;
+use std::io::{Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::thread::JoinHandle;
 
 use anyhow::{Context, bail};
 use pix_domain::time::Clock;
@@ -76,12 +78,8 @@ pub async fn run_tool(
     url: &SecretString,
     arguments: impl Iterator<Item = &OsStr>,
 ) -> anyhow::Result<()> {
-    let mut command = Command::new(tool(name)?);
-    // What this program was not told by its settings is not for its children either.
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PG")) {
-        command.env_remove(name);
-    }
-    command.args(arguments).envs(PgStore::environment(url.expose_secret())?).stdin(Stdio::null());
+    let mut command = on_database(name, url)?;
+    command.args(arguments).stdin(Stdio::null());
     let done = tokio::task::spawn_blocking(move || command.output())
         .await?
         .with_context(|| format!("{name} can't be run"))?;
@@ -91,6 +89,84 @@ pub async fn run_tool(
         bail!("{name} failed: {}", last.trim());
     }
     Ok(())
+}
+
+/// A program of PostgreSQL that reaches the database at `url` by its environment.
+fn on_database(name: &str, url: &SecretString) -> anyhow::Result<Command> {
+    let mut command = Command::new(tool(name)?);
+    // What this program was not told by its settings is not for its children either.
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PG")) {
+        command.env_remove(name);
+    }
+    command.envs(PgStore::environment(url.expose_secret())?);
+    Ok(command)
+}
+
+/// Puts a dump into the database at `url` and keeps the fact `name` there, in one transaction: whoever sees the one sees the
+/// other. `pg_restore` writes what to do, and `psql` does it; where either ends early, nothing was done.
+pub async fn restore_dump(url: &SecretString, file: &Path, name: &str, value: &str) -> anyhow::Result<()> {
+    let mut writer = on_database("pg_restore", url)?;
+    writer.args(["--no-owner", "--no-privileges", "--file=-"]).arg(file).stdin(Stdio::null());
+    let mut doer = on_database("psql", url)?;
+    doer.args(["--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--file=-"]).stdout(Stdio::null());
+    // What is dumped sets the path to nothing.
+    let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
+    let end = format!(
+        "RESET search_path;\nINSERT INTO facts (name, value) VALUES ({}, {}) ON CONFLICT (name) DO UPDATE SET value = excluded.value;\nCOMMIT;\n",
+        quoted(name),
+        quoted(value)
+    );
+    tokio::task::spawn_blocking(move || pipe_dump(writer, doer, &end)).await?
+}
+
+fn pipe_dump(mut writer: Command, mut doer: Command, end: &str) -> anyhow::Result<()> {
+    let mut doing = doer.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().context("psql can't be run")?;
+    let told = said_by(doing.stderr.take());
+    let written = (|| {
+        let mut to = doing.stdin.take().context("psql takes nothing")?;
+        to.write_all(b"BEGIN;\n")?;
+        let mut writing = writer
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("pg_restore can't be run")?;
+        let told = said_by(writing.stderr.take());
+        let mut from = writing.stdout.take().context("pg_restore writes nothing")?;
+        let copied = std::io::copy(&mut from, &mut to);
+        drop(from);
+        let status = writing.wait()?;
+        // When it is psql that has ended, that says why.
+        copied?;
+        if !status.success() {
+            bail!("pg_restore failed: {}", problem(&told.join().unwrap_or_default()));
+        }
+        // Without these lines nothing is done.
+        to.write_all(end.as_bytes())?;
+        Ok(())
+    })();
+    let status = doing.wait()?;
+    if !status.success() {
+        bail!("psql failed: {}", problem(&told.join().unwrap_or_default()));
+    }
+    written
+}
+
+/// All that a program says, read while it runs: it may be more than fits in between.
+fn said_by(from: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut said = Vec::new();
+        if let Some(mut from) = from {
+            let _ = from.read_to_end(&mut said);
+        }
+        String::from_utf8_lossy(&said).into_owned()
+    })
+}
+
+/// The line that says what went wrong, without the data that the lines after it may show.
+fn problem(said: &str) -> &str {
+    let named = said.lines().find_map(|line| line.split_once("ERROR:").or_else(|| line.split_once("error:")));
+    let last = || said.lines().rev().find(|line| !line.trim().is_empty());
+    named.map(|(_, problem)| problem).or_else(last).unwrap_or("it did not say why").trim()
 }
 
 /// The program with that name: of `PATH`, else the newest that Debian has.

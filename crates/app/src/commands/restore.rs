@@ -2,14 +2,13 @@
 //!
 //! | Step | What holds if it ends here |
 //! |---|---|
-//! | the backup is put in place | it says that it is a copy: nothing serves with it (SQLite); on PostgreSQL, see below |
+//! | the backup is put in place | it says that it is a copy: nothing serves with it |
 //! | the gate is shut | no money leaves, whoever serves |
 //! | what may have been sent since is in doubt | the same; done again, it is in doubt from then on |
 //! | it no longer says that it is a copy | it can be served: charges and reads as ever, and no money leaves until it is opened |
 //!
-//! A dump of PostgreSQL can't say that it is a copy. It is restored in one transaction, and said right after.
+//! A dump of PostgreSQL can't say that it is a copy: that is written in the transaction that puts it in place.
 
-use std::ffi::OsStr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -25,7 +24,7 @@ use pix_domain::withdrawals::{OutgoingState, Withdrawal};
 use pix_persistence::sqlite::SqliteStore;
 use serde_json::json;
 
-use super::backup::run_tool;
+use super::backup::restore_dump;
 use super::{answer, audit, rfc3339};
 use crate::cli;
 use crate::config::{Config, Database};
@@ -100,29 +99,14 @@ async fn put_in_place(config: &Config, file: &Path) -> anyhow::Result<()> {
             Ok(())
         }
         Database::Postgres { url } => {
-            let options = ["--single-transaction", "--exit-on-error", "--no-owner", "--no-privileges"];
-            let database = database_name(url)?;
-            let options = options.into_iter().chain(["--dbname", database.as_str()]).map(OsStr::new);
-            run_tool("pg_restore", url, options.chain([file.as_os_str()])).await.context(
+            let value = SystemClock.now().micros().to_string();
+            restore_dump(url, file, COPY_FACT, &value).await.context(
                 "the backup can't be put in place (nothing was changed): DATABASE_URL must name an empty database",
             )?;
-            say_that_it_is_a_copy(config).await.context(
-                "the backup is in place and NOT marked: before any node starts, run `pix-gateway restore --mark --reason …`",
-            )
+            // A backup of an older version is brought up to this one.
+            Store::open(config).await.map(drop)
         }
     }
-}
-
-async fn say_that_it_is_a_copy(config: &Config) -> anyhow::Result<()> {
-    let store = Store::open(config).await?;
-    Ok(store.facts.keep_fact(COPY_FACT, SystemClock.now().micros().to_string()).await?)
-}
-
-fn database_name(url: &secrecy::SecretString) -> anyhow::Result<String> {
-    use secrecy::ExposeSecret;
-    let environment = pix_persistence::postgres::PgStore::environment(url.expose_secret())?;
-    let named = environment.into_iter().find(|(name, _)| *name == "PGDATABASE");
-    named.map(|(_, name)| name).context("DATABASE_URL names no database: postgres://USER@HOST:5432/DATABASE")
 }
 
 /// Shuts the gate, and puts in doubt whatever may have been sent since the backup.

@@ -347,6 +347,13 @@ async fn an_answer_about_something_else_is_told_from_one_that_was_lost() {
         let body = GOOD.replacen('{', &format!(r#"{{"creditParty":{none},"#), 1);
         send(json(200, &body)).await.0.unwrap();
     }
+    // Whoever asks about a payment that it has no record of is told only of one to the same key.
+    for (key, expected) in [(KEY, Ok(())), ("ana@example.com", Err(ProviderError::Mismatch("key")))] {
+        let (_server, provider) = start(vec![json(200, &with_key(KEY))]).await;
+        let key = PixKey::parse(PixKeyType::Email, key).ok();
+        let told = provider.consult_payment(Inquiry { key, ..inquiry() }).await;
+        assert_eq!(told.map(|known| assert!(known.is_some())), expected);
+    }
     let (_server, provider) = start(vec![json(200, GOOD)]).await;
     let known = Inquiry { provider_id: ProviderId::parse("t2"), ..inquiry() };
     assert_eq!(provider.consult_payment(known).await, Err(ProviderError::Mismatch("provider_id")));
