@@ -107,6 +107,12 @@ async fn a_person_is_locked_shown_and_erased(database: Database) {
         sent.push(path);
     }
 
+    let refund = json!({"amount": "2.00", "external_id": "r-1", "description": "com defeito"});
+    let (status, made) = client.post(&format!("{path}/refunds"), refund).await.unwrap();
+    assert_eq!(status, 201, "{made}");
+    let refund = format!("/api/v1/refunds/{}", text(&made, "/uuid").unwrap());
+    soon("refunded", async || client.get(&refund).await.unwrap().1["substatus"] == "settled").await;
+
     // Too early: nothing is done.
     let erase = ["person", "erase", "--document", DOCUMENT, "--reason", "request 17"];
     let (code, said) = says(&gateway, &erase);
@@ -150,6 +156,10 @@ async fn a_person_is_locked_shown_and_erased(database: Database) {
         (&json!(DOCUMENT), &json!("30.00"))
     );
 
+    let refunded = &charged["refunds"][0];
+    assert_eq!((&refunded["amount"], &refunded["description"]), (&json!("2.00"), &json!("com defeito")));
+    assert!(refunded["provider"].is_object(), "{refunded}");
+
     // Erased: the records stand, the money stands, the same requests are still the same.
     let (code, said) = says(&gateway, &erase);
     assert!(code == Some(0) && said.contains("erased from 3 records"), "{said}");
@@ -169,7 +179,7 @@ async fn a_person_is_locked_shown_and_erased(database: Database) {
     assert!(status == 200 && again["amount"] == 5, "{status} {again}");
     let (_, page) = client.get("/api/v1/charges").await.unwrap();
     assert_eq!(page["data"].as_array().unwrap().len(), 2);
-    assert_eq!(client.balance().await.unwrap(), "119.00");
+    assert_eq!(client.balance().await.unwrap(), "117.00");
     let audit = gateway.audit().unwrap();
     assert_eq!(audit["clean"], true, "{audit}");
     let proof = gateway.cli_json(&["audit", "--chain", "--json"]).unwrap();

@@ -25,6 +25,7 @@ use crate::ids::{ChargeId, IntegratorId, ResourceKind, ResourceRef, WithdrawalId
 use crate::party::{Document, PixKey, PixKeyType};
 use crate::ports::Stores;
 use crate::provider::{Party, ProviderBody};
+use crate::refunds::Refund;
 use crate::refunds::store::RefundStore;
 use crate::text::Email;
 use crate::time::{Clock, Timestamp};
@@ -235,8 +236,8 @@ pub struct People {
 /// A record that names a person, with what was received on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Held {
-    /// A charge that the person was to pay, or paid.
-    Charge(Box<Charge>, Vec<Receipt>),
+    /// A charge that the person was to pay, or paid, with what was received on it and what was sent back.
+    Charge(Box<Charge>, Vec<Receipt>, Vec<Refund>),
     /// A withdrawal to the person.
     Withdrawal(Box<Withdrawal>),
 }
@@ -245,7 +246,7 @@ impl Held {
     /// What it is.
     pub fn resource(&self) -> ResourceRef {
         match self {
-            Self::Charge(charge, _) => charge.resource(),
+            Self::Charge(charge, ..) => charge.resource(),
             Self::Withdrawal(withdrawal) => withdrawal.resource(),
         }
     }
@@ -298,7 +299,9 @@ impl People {
             ResourceKind::Charge => {
                 let id = ChargeId(id);
                 let Some(charge) = self.charges.find(integrator_id, id).await? else { return Ok(None) };
-                Some(Held::Charge(Box::new(charge), self.charges.receipts(integrator_id, id).await?))
+                let receipts = self.charges.receipts(integrator_id, id).await?;
+                let refunds = self.refunds.list_of_charge(integrator_id, id).await?;
+                Some(Held::Charge(Box::new(charge), receipts, refunds))
             }
             ResourceKind::Withdrawal => {
                 let found = self.withdrawals.find(integrator_id, WithdrawalId(id)).await?;
@@ -381,9 +384,8 @@ impl People {
                     found.push((ResourceRef { integrator_id, kind, id }, locked));
                     let Some(held) = self.record(integrator_id, kind, id).await? else { continue };
                     match held {
-                        Held::Charge(charge, _) => {
+                        Held::Charge(charge, _, refunds) => {
                             references.push(charge.reference().0);
-                            let refunds = self.refunds.list_of_charge(integrator_id, charge.id).await?;
                             references.extend(refunds.iter().map(|refund| refund.reference().0));
                         }
                         Held::Withdrawal(withdrawal) => {

@@ -12,6 +12,7 @@ use pix_domain::ids::{IntegratorId, ResourceRef};
 use pix_domain::party::{Document, PixKey, PixKeyType};
 use pix_domain::people::{Held, KINDS, Person, Walk};
 use pix_domain::provider::{Party, ProviderBody};
+use pix_domain::refunds::Refund;
 use pix_domain::text::{Description, Email, PayerQuestion, PersonName};
 use pix_domain::withdrawals::Withdrawal;
 use serde_json::{Value, json};
@@ -135,12 +136,12 @@ fn body(body: Option<&ProviderBody>) -> Value {
 /// A record as the person may see it: without what it says of others.
 fn shown(held: &Held, person: &Person) -> Value {
     match held {
-        Held::Charge(charge, receipts) => charge_shown(charge, receipts, person),
+        Held::Charge(charge, receipts, refunds) => charge_shown(charge, receipts, refunds, person),
         Held::Withdrawal(withdrawal) => withdrawal_shown(withdrawal),
     }
 }
 
-fn charge_shown(charge: &Charge, receipts: &[Receipt], person: &Person) -> Value {
+fn charge_shown(charge: &Charge, receipts: &[Receipt], refunds: &[Refund], person: &Person) -> Value {
     let is = |who: Option<Person>| who.as_ref() == Some(person);
     let payments: Vec<Value> = receipts
         .iter()
@@ -154,6 +155,25 @@ fn charge_shown(charge: &Charge, receipts: &[Receipt], person: &Person) -> Value
             })
         })
         .collect();
+    // A refund is of a charge, and nothing tells of which of its payments: what it says is shown to who paid all of them.
+    let alone = payments.len() == receipts.len();
+    let refunds: Vec<Value> = if payments.is_empty() { &[] } else { refunds }
+        .iter()
+        .map(|refund| {
+            let mut shown = json!({
+                "uuid": refund.id.0.to_string(),
+                "status": refund.state.name(),
+                "amount": refund.amount.cents().to_string(),
+                "created_at": rfc3339(refund.created_at),
+            });
+            if alone && let Some(fields) = shown.as_object_mut() {
+                let description = refund.description.as_ref().map(Description::as_str);
+                fields.insert("description".to_owned(), description.into());
+                fields.insert("provider".to_owned(), body(refund.provider_body.as_ref()));
+            }
+            shown
+        })
+        .collect();
     let mut shown = json!({
         "kind": "charge",
         "integrator": charge.integrator_id.0.to_string(),
@@ -163,6 +183,7 @@ fn charge_shown(charge: &Charge, receipts: &[Receipt], person: &Person) -> Value
         "amount": charge.amount.cents().to_string(),
         "created_at": rfc3339(charge.created_at),
         "payments": payments,
+        "refunds": refunds,
     });
     if is(charge.payer_person())
         && let Some(fields) = shown.as_object_mut()
