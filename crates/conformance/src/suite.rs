@@ -315,6 +315,7 @@ macro_rules! store_suite {
                 what_goes_on_is_not_locked,
                 what_is_locked_can_change,
                 locking_and_changing_at_once_loses_nothing,
+                erasing_and_changing_at_once_ends_with_nobody_named,
                 an_erased_person_is_gone,
                 limits_know_who_is_locked,
                 twins_of_the_erased_are_forgotten,

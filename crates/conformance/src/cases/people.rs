@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pix_domain::audit::{Book, check};
 use pix_domain::charges::Receipt;
-use pix_domain::error::ServiceError;
+use pix_domain::error::{ServiceError, StoreError};
 use pix_domain::ids::{ChargeId, IntegratorId, ResourceKind, ResourceRef};
 use pix_domain::limits::Windows;
 use pix_domain::list::ListQuery;
@@ -262,6 +262,63 @@ pub async fn locking_and_changing_at_once_loses_nothing(harness: &mut dyn StoreH
         assert_eq!(receipts.len(), 3);
         assert!(receipts.iter().all(|receipt| receipt.payment.payer == payer()));
     }
+    let (book, _) = all_reads(&services, integrator_id).await;
+    assert_audited(&book, integrator_id);
+}
+
+/// A person is erased while others lock, and payments of the same one come in: no money is lost or made, and erasing again days later
+/// ends with a person whom nothing names.
+pub async fn erasing_and_changing_at_once_ends_with_nobody_named(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let integrator_id = services.funded(1_000_000).await;
+    let mut made = Vec::new();
+    for _ in 0..8 {
+        made.push(services.paid_charge(integrator_id, 7_000).await);
+    }
+    settle(&services).await;
+    let charges = made.clone();
+    all_at_once(&services, 32, move |services, number| {
+        let charge = charges[number % 8].clone();
+        async move {
+            match number % 4 {
+                0 => {
+                    // Two who erase at once, or whoever locks, may be in the way: then it is said, and done again.
+                    match people(&services).erase(integrator_id, &ana()).await {
+                        Ok(_) | Err(StoreError::Unavailable(_)) => {}
+                        Err(error) => panic!("erasing: {error}"),
+                    }
+                }
+                1 => match people(&services)
+                    .lock_next(Walk::of(integrator_id, KINDS[0]), services.now(), 99)
+                    .await
+                {
+                    Ok(_) | Err(StoreError::Unavailable(_)) => {}
+                    Err(error) => panic!("locking: {error}"),
+                },
+                _ => {
+                    let payment = services.payment(100);
+                    services.pay(&charge, payment).await;
+                }
+            }
+        }
+    })
+    .await;
+    settle(&services).await;
+    let erased = people(&services).erase(integrator_id, &ana()).await.expect("erased");
+    assert_eq!(erased.open, Vec::new());
+    assert_eq!(held(&services, integrator_id, &ana()).await, []);
+    let mut received = 0;
+    for charge in made {
+        let now = services.charges.get(integrator_id, charge.id).await.expect("a charge");
+        let receipts =
+            services.stores.domain.charges.receipts(integrator_id, charge.id).await.expect("receipts");
+        let further = i64::try_from(receipts.len()).expect("few") - 1;
+        assert_eq!(now.amount_paid().get(), 7_000 + 100 * further);
+        assert!(receipts.iter().all(|receipt| receipt.payment.payer == Party::default()));
+        assert_eq!(now.credited.expect("a credit").paid_by, Party::default());
+        received += further;
+    }
+    assert_eq!(received, 16);
     let (book, _) = all_reads(&services, integrator_id).await;
     assert_audited(&book, integrator_id);
 }
