@@ -216,8 +216,7 @@ fn proofs(standing: &proving::Standing, now: Timestamp) {
             ),
         ] {
             metrics::describe_gauge!(name, what);
-            let size = number(cents.unsigned_abs());
-            metrics::gauge!(name).set(if cents < 0 { -size } else { size });
+            metrics::gauge!(name).set(signed(cents));
         }
         set(
             "pix_provider_balance_age_seconds",
@@ -302,6 +301,12 @@ fn seconds(at: Timestamp) -> u64 {
 
 fn size(count: usize) -> f64 {
     number(u64::try_from(count).unwrap_or(u64::MAX))
+}
+
+/// As [`number`].
+#[expect(clippy::as_conversions, clippy::cast_precision_loss, reason = "Prometheus knows floats only")]
+const fn signed(count: i64) -> f64 {
+    count as f64
 }
 
 /// A gauge is a float by its format; nothing is computed with it.

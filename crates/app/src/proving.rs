@@ -144,7 +144,7 @@ impl Standing {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Asked {
     /// How many records were asked about.
-    pub asked: u64,
+    pub total: u64,
     /// About how many the provider says what the books say.
     pub agree: u64,
     /// About how many it said something new, which is in the books now.
@@ -161,7 +161,7 @@ impl Asked {
         let ResourceRef { integrator_id, kind, id } = resource;
         let kind = kind.as_str();
         if *proved != Proved::Open {
-            self.asked = self.asked.saturating_add(1);
+            self.total = self.total.saturating_add(1);
             metrics::counter!("pix_proofs_total", "outcome" => proved.as_str()).increment(1);
         }
         match proved {
@@ -271,7 +271,7 @@ impl Proving {
         owners.sort_unstable();
         let mut books = BOOKS_A_STEP;
         loop {
-            let before = asked.asked;
+            let before = asked.total;
             let from = standing.after;
             for owner in owners.iter().filter(|owner| from.is_none_or(|from| **owner > from)) {
                 if books == 0 || left.questions == 0 || Instant::now() >= left.until {
@@ -288,7 +288,7 @@ impl Proving {
                 standing.after = Some(*owner);
             }
             (standing.after, standing.due_before, standing.due_since) = (None, standing.due_since, None);
-            if asked.asked == before && from.is_none() {
+            if asked.total == before && from.is_none() {
                 return Ok(());
             }
         }
@@ -590,15 +590,15 @@ mod tests {
     async fn each_record_is_asked_about_once_at_each_age_whoever_walks() {
         let world = World::new().await;
         let first = world.paid(world.owners[0], 1, NOW.minus(DAY + Duration::from_hours(1))).await;
-        let second = world.paid(world.owners[0], 2, NOW.minus(DAY - Duration::from_hours(1))).await;
+        let second = world.paid(world.owners[0], 2, NOW.minus(Duration::from_hours(23))).await;
         let other = world.paid(world.owners[1], 3, NOW.minus(DAY + Duration::from_secs(1))).await;
         let asked = world.proving(9).step(NOW).await.unwrap();
-        assert_eq!((asked.asked, asked.agree), (2, 2));
+        assert_eq!((asked.total, asked.agree), (2, 2));
         assert_eq!(world.asked(), [first, other], "and not the one that is not old enough");
         // Another node, or this one after it was started again: too early, and then with nothing to ask about.
         assert_eq!(world.proving(9).step(NOW.plus(Duration::from_secs(54))).await.unwrap(), Asked::default());
         let mut now = NOW.plus(PACE);
-        assert_eq!(world.proving(9).step(now).await.unwrap().asked, 0);
+        assert_eq!(world.proving(9).step(now).await.unwrap().total, 0);
         for (hours, expected) in [(1, vec![second]), (24 * 6, vec![first, second, other]), (24 * 90, vec![])]
         {
             now = now.plus(Duration::from_hours(hours));
@@ -621,7 +621,7 @@ mod tests {
         }
         let other = world.paid(world.owners[1], 1, long_ago).await;
         let proving = world.proving(4);
-        assert_eq!(proving.step(NOW).await.unwrap().asked, 4);
+        assert_eq!(proving.step(NOW).await.unwrap().total, 4);
         let asked = world.asked();
         assert!(asked.contains(&other), "one question in four is the most that one has while others wait");
         assert_eq!(
@@ -673,7 +673,7 @@ mod tests {
         let taken = Standing { until: NOW.plus(Duration::from_secs(1)), ..Standing::NONE };
         world.store.facts.keep_fact(FACT, taken.text()).await.unwrap();
         assert_eq!(world.proving(9).step(NOW).await.unwrap(), Asked::default());
-        assert_eq!(world.proving(9).step(NOW.plus(Duration::from_secs(1))).await.unwrap().asked, 1);
+        assert_eq!(world.proving(9).step(NOW.plus(Duration::from_secs(1))).await.unwrap().total, 1);
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -685,8 +685,8 @@ mod tests {
         proving.step(NOW).await.unwrap();
         assert_eq!(world.asked(), [late], "not everything that ever was");
         let found = proving.all_since(NOW.minus(DAY * 6), NOW).await.unwrap();
-        assert_eq!((found.asked, found.agree, world.asked().len()), (2, 2, 2));
-        assert_eq!(proving.all_since(NOW.minus(DAY * 2), NOW).await.unwrap().asked, 1);
+        assert_eq!((found.total, found.agree, world.asked().len()), (2, 2, 2));
+        assert_eq!(proving.all_since(NOW.minus(DAY * 2), NOW).await.unwrap().total, 1);
     }
 
     #[tokio::test(flavor = "multi_thread")]

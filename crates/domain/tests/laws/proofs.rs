@@ -257,20 +257,21 @@ async fn a_book_is_walked_by_what_has_ended_up_to_an_age_each_record_once_a_page
     let end =
         prover.due(INTEGRATOR, rest.through.unwrap(), until.plus(Duration::from_hours(9))).await.unwrap();
     assert_eq!((end.due.len(), end.through), (0, None));
-    assert!(PAGE > 10);
+    const { assert!(PAGE > 10) };
 }
 
 #[tokio::test]
 async fn a_hold_and_a_fee_are_no_end_and_ask_for_nothing() {
-    for (steps, asked) in [
-        (vec![], 0),
-        (vec![Withdrawal::lose_sight as Verb], 0),
-        (vec![complete as Verb], 1),
-        (vec![fail as Verb], 1),
-        (vec![complete as Verb, come_back], 1),
-        (vec![fail as Verb, settle_late], 1),
-    ] {
-        let world = world_in(&steps);
+    let cases: [(&[Verb], usize); 6] = [
+        (&[], 0),
+        (&[Withdrawal::lose_sight], 0),
+        (&[complete], 1),
+        (&[fail], 1),
+        (&[complete, come_back], 1),
+        (&[fail, settle_late], 1),
+    ];
+    for (steps, asked) in cases {
+        let world = world_in(steps);
         let prover = Prover::new(world.ports(MockSettlementProvider::new()));
         let page = prover.due(INTEGRATOR, 0, world.now().plus(Duration::from_secs(1))).await.unwrap();
         let withdrawal = world.withdrawal().resource();

@@ -39,7 +39,7 @@ pub async fn run(config: &Config, days: u64, as_json: bool) -> anyhow::Result<Ex
         shown
     });
     let shown = json!({
-        "asked": found.asked,
+        "asked": found.total,
         "agree": found.agree,
         "learned": found.learned,
         "differ": differing.collect::<Vec<_>>(),
@@ -48,7 +48,7 @@ pub async fn run(config: &Config, days: u64, as_json: bool) -> anyhow::Result<Ex
     answer(as_json, &shown, || {
         let mut lines = vec![format!(
             "asked about {}: {} agree, of {} something new was booked, {} contradict the books, {} without an answer",
-            found.asked,
+            found.total,
             found.agree,
             found.learned,
             found.differing.len(),
