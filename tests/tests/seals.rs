@@ -135,9 +135,20 @@ async fn a_book_that_contradicts_itself_is_sealed_no_further_and_shown() {
     assert_eq!(audit["clean"], false);
     assert!(audit["seals"][0].as_str().unwrap().contains("the wallet says available 10.01"), "{audit}");
     assert!(gateway.log().contains("a book contradicts itself"), "{}", gateway.log());
+    let found = gateway.cli_json(&["findings", "--json"]).unwrap();
+    assert_eq!((&found[0]["kind"], &found[0]["code"]), (&json!("seal"), &json!("wallet")), "{found}");
+    assert!(found[0]["action"].as_str().unwrap().contains("stop moving money out"), "{found}");
     tamper(&gateway, "UPDATE wallets SET available_cents = available_cents - 1 WHERE entries > 0");
     assert!(said(&gateway, &["seal"]).0);
     assert_eq!(gateway.audit().unwrap()["clean"], true);
+    assert_eq!(gateway.cli_json(&["findings", "--json"]).unwrap(), json!([]));
+
+    // A record that its postings contradict is found without reading the whole book.
+    tamper(&gateway, "UPDATE charges SET amount_paid_cents = amount_paid_cents + 1 WHERE state = 'paid'");
+    let (good, found) = said(&gateway, &["audit", "--provider"]);
+    assert!(!good && found["differ"][0]["code"] == "postings_differ", "{found}");
+    let told = gateway.cli_json(&["findings", "--json"]).unwrap();
+    assert_eq!(told[0]["code"], "postings_differ", "{told}");
 }
 
 /// Runs a subcommand where there is nothing: no settings, no database.

@@ -93,6 +93,30 @@ pub struct Balances {
 }
 
 impl Balances {
+    /// What the postings of a record come to, as far as its state calls for it.
+    pub fn of_postings<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Self {
+        let mut balances = Self::default();
+        for entry in entries {
+            balances.add(entry);
+        }
+        balances.of_record()
+    }
+
+    /// What the state of a charge calls for.
+    pub fn of_charge(charge: &Charge) -> Self {
+        charge_balances(charge)
+    }
+
+    /// What the state of a withdrawal calls for.
+    pub fn of_withdrawal(withdrawal: &Withdrawal) -> Self {
+        withdrawal_balances(withdrawal)
+    }
+
+    /// What the state of a refund calls for.
+    pub fn of_refund(refund: &Refund) -> Self {
+        refund_balances(refund)
+    }
+
     fn add(&mut self, entry: &Entry) {
         self.available += entry.posting.effect_cents(Account::Available);
         self.held += entry.posting.effect_cents(Account::Held);

@@ -1,10 +1,13 @@
-//! Proof against the provider: what the books say has ended is held against what the provider says of it, some time after.
+//! Proof of what has ended, some time after: against its own postings, and against what the provider says of it.
 //!
 //! A record that is open is asked about until it has ended, and never again by itself. What the provider says later (that a
 //! payment came back, that a charge was paid twice, that what it had failed was settled after all) is told by a callback, and a
 //! callback may be lost. So the book of each integrator is walked once more for each of some ages ([`Prover::due`]): whatever a
 //! posting of that age says has ended is asked about ([`Prover::prove`]), what the answer says is applied as ever, and what
 //! contradicts the books and can't be applied is a finding.
+//!
+//! Before that, the record is held against the books: its postings are exactly those that its state calls for. They are looked for among
+//! the entries of its life, from when it was made to when it was changed last, so that the cost is that of the life and not of the book.
 //!
 //! | The books say | The provider says | What becomes of it |
 //! |---|---|---|
@@ -16,15 +19,18 @@
 //! | credited | more was paid, or money was taken back | credited, taken: [`Proved::Learned`] |
 //! | credited | another sum was paid than is credited after that | finding |
 //! | completed or credited | it doesn't know it | finding |
+//! | other postings than the state calls for, or no record | | finding |
 //!
 //! Whoever calls this says how far the walk is, and how many questions it may ask; it holds nothing.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use crate::audit::Balances;
 use crate::charges::Charge;
 use crate::charges::service::ChargeService;
 use crate::error::{ServiceError, StoreError};
-use crate::ids::{ChargeId, IntegratorId, RefundId, ResourceKind, ResourceRef, WithdrawalId};
+use crate::ids::{ChargeId, IntegratorId, RefundId, ResourceKind, ResourceRef, Version, WithdrawalId};
 use crate::money::Cents;
 use crate::ports::Ports;
 use crate::provider::{ChargeReport, OutgoingReport, Progress, ProviderError};
@@ -32,6 +38,7 @@ use crate::refunds::service::RefundService;
 use crate::time::Timestamp;
 use crate::transition::Transition;
 use crate::wallet::Reason;
+use crate::wallet::statement::{MAX_DISORDER, StatementService};
 use crate::wallet::store::EntryQuery;
 use crate::withdrawals::service::WithdrawalService;
 use crate::withdrawals::{OutgoingState, Withdrawal};
@@ -39,6 +46,20 @@ use crate::withdrawals::{OutgoingState, Withdrawal};
 /// How many entries of a book are read at once.
 pub const PAGE: u32 = 200;
 
+/// How much the times of a record's entries may contradict their order, tried one after another: see
+/// [`MAX_DISORDER`](crate::wallet::statement::MAX_DISORDER).
+const DISORDERS: [Duration; 3] = [Duration::from_secs(5), Duration::from_mins(1), MAX_DISORDER];
+
+/// Among how many entries the postings of one record are looked for, at the most.
+pub const MAX_SPAN: u64 = 100_000;
+
+/// How many postings of one record are read, at the most.
+const MAX_POSTINGS: u32 = 1_000;
+
+/// Its postings are not those that its state calls for.
+const POSTINGS_DIFFER: &str = "postings_differ";
+/// There are postings of it, and no record.
+const NO_RECORD: &str = "postings_without_record";
 /// The provider doesn't know what the books say it has done.
 const NOT_KNOWN: &str = "not_known_at_provider";
 /// It says that what the books have as completed isn't settled.
@@ -96,10 +117,22 @@ pub struct DuePage {
     pub through: Option<u64>,
 }
 
-/// Holds the books against the provider.
+/// A record of any kind as the books know it.
+struct Known {
+    version: Version,
+    /// Whether it is final: what isn't is on its way.
+    has_ended: bool,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+    /// What its state calls for.
+    balances: Balances,
+}
+
+/// Holds what has ended against the books and the provider.
 #[derive(Clone)]
 pub struct Prover {
     ports: Ports,
+    statement: StatementService,
     charges: ChargeService,
     withdrawals: WithdrawalService,
     refunds: RefundService,
@@ -127,6 +160,7 @@ impl Prover {
             charges: ChargeService::new(ports.clone()),
             withdrawals: WithdrawalService::new(ports.clone()),
             refunds: RefundService::new(ports.clone()),
+            statement: StatementService::new(ports.clone()),
             ports,
         }
     }
@@ -154,12 +188,101 @@ impl Prover {
         Ok(page)
     }
 
-    /// Asks the provider about a record that has ended, applies what it says, and tells an operator of what contradicts the books.
-    /// `may_forget`: that the provider doesn't know it any more proves nothing. Errors are those of the store, and
-    /// [`ServiceError::NotFound`] for no record.
+    /// Holds a record that has ended against its postings, asks the provider about it, applies what that says, and tells an operator of
+    /// what contradicts the books. `may_forget`: that the provider doesn't know it any more proves nothing. Errors are those of the
+    /// store.
     pub async fn prove(&self, resource: ResourceRef, may_forget: bool) -> Result<Proved, ServiceError> {
+        let proved = match self.against_postings(resource).await? {
+            Some(code) => Proved::Differs(code),
+            None => self.against_provider(resource, may_forget).await?,
+        };
+        if let Proved::Differs(code) = proved {
+            let detail = match code {
+                POSTINGS_DIFFER => "its postings are not those that its state calls for",
+                NO_RECORD => "there are postings of it, and no record",
+                _ => "asked again after it had ended, the provider contradicts the books",
+            };
+            let finding = Transition::new(resource.integrator_id, self.ports.clock.now());
+            self.ports.apply_change(finding.find(resource, code, detail.to_owned())).await?;
+        }
+        Ok(proved)
+    }
+
+    /// What of its postings contradicts a record that has ended. `None` too where that can't be told at a bounded cost: when
+    /// [`MAX_SPAN`] entries, or more, were made while it lived.
+    async fn against_postings(&self, resource: ResourceRef) -> Result<Option<&'static str>, ServiceError> {
+        let Some(known) = self.known(resource).await? else { return Ok(Some(NO_RECORD)) };
+        if !known.has_ended {
+            return Ok(None);
+        }
+        let (owner, from, to) = (resource.integrator_id, known.created_at, known.updated_at);
+        for disorder in DISORDERS {
+            let (after, before) = self.statement.numbers_between(owner, from, to, disorder).await?;
+            if before.saturating_sub(after) > MAX_SPAN {
+                return Ok(None);
+            }
+            let mut wanted = EntryQuery::after(after, MAX_POSTINGS);
+            (wanted.before, wanted.resource_id) = (before, Some(resource.id));
+            let entries = self.ports.stores.wallets.entries(owner, &wanted).await?;
+            let is_cut = entries.len() >= usize::try_from(MAX_POSTINGS).unwrap_or(usize::MAX);
+            if is_cut || Balances::of_postings(&entries) == known.balances {
+                return Ok(None);
+            }
+        }
+        // Changed meanwhile, and read before it was: then it comes again at its next age.
+        let again = self.known(resource).await?;
+        Ok(again.is_some_and(|again| again.version == known.version).then_some(POSTINGS_DIFFER))
+    }
+
+    /// The record, when there is one.
+    async fn known(&self, resource: ResourceRef) -> Result<Option<Known>, StoreError> {
+        let (owner, stores) = (resource.integrator_id, &self.ports.stores);
+        Ok(match resource.kind {
+            ResourceKind::Charge => {
+                stores.charges.find(owner, ChargeId(resource.id)).await?.map(|charge| Known {
+                    version: charge.version,
+                    has_ended: true,
+                    created_at: charge.created_at,
+                    updated_at: charge.updated_at,
+                    balances: Balances::of_charge(&charge),
+                })
+            }
+            ResourceKind::Withdrawal => {
+                stores.withdrawals.find(owner, WithdrawalId(resource.id)).await?.map(|withdrawal| Known {
+                    version: withdrawal.version,
+                    has_ended: withdrawal.state.is_final(),
+                    created_at: withdrawal.created_at,
+                    updated_at: withdrawal.updated_at,
+                    balances: Balances::of_withdrawal(&withdrawal),
+                })
+            }
+            ResourceKind::Refund => {
+                stores.refunds.find(owner, RefundId(resource.id)).await?.map(|refund| Known {
+                    version: refund.version,
+                    has_ended: refund.state.is_final(),
+                    created_at: refund.created_at,
+                    updated_at: refund.updated_at,
+                    balances: Balances::of_refund(&refund),
+                })
+            }
+            // Held against the charge that it is a part of by the whole audit.
+            ResourceKind::Split => Some(Known {
+                version: Version::FIRST,
+                has_ended: false,
+                created_at: Timestamp::from_micros(0),
+                updated_at: Timestamp::from_micros(0),
+                balances: Balances::default(),
+            }),
+        })
+    }
+
+    async fn against_provider(
+        &self,
+        resource: ResourceRef,
+        may_forget: bool,
+    ) -> Result<Proved, ServiceError> {
         let integrator_id = resource.integrator_id;
-        let proved = match resource.kind {
+        Ok(match resource.kind {
             ResourceKind::Charge => {
                 let id = ChargeId(resource.id);
                 let before = self.charges.get(integrator_id, id).await?;
@@ -205,13 +328,7 @@ impl Prover {
             }
             // The provider knows nothing of it.
             ResourceKind::Split => Proved::Open,
-        };
-        if let Proved::Differs(code) = proved {
-            let detail = "asked again after it had ended, the provider contradicts the books".to_owned();
-            let finding = Transition::new(integrator_id, self.ports.clock.now()).find(resource, code, detail);
-            self.ports.apply_change(finding).await?;
-        }
-        Ok(proved)
+        })
     }
 }
 

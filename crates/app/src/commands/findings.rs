@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use anyhow::bail;
 use pix_domain::audit::StoredFinding;
 use pix_domain::ids::IntegratorId;
+use pix_domain::seals::KeptDifference;
+use pix_domain::seals::service::MAX_DIFFERENCES;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -13,7 +15,7 @@ use crate::config::Config;
 use crate::store::Store;
 
 /// What an operator does about each kind of finding. A test holds it against the domain's sources.
-const ACTIONS: [(&str, &str); 17] = [
+const ACTIONS: [(&str, &str); 19] = [
     (
         "accepted_though_not_sent",
         "the provider took what it had proved it never would: ask it what became of the payment by its end-to-end id; the books stay as they are until it says",
@@ -46,6 +48,14 @@ const ACTIONS: [(&str, &str); 17] = [
     (
         "paid_differs_at_provider",
         "the provider tells another sum of payments than is credited: compare with its statement; what is credited stays",
+    ),
+    (
+        "postings_differ",
+        "a record and its postings contradict each other: this is a defect or tampering; stop moving money out, keep the files, run `pix-gateway audit` and `audit --chain`",
+    ),
+    (
+        "postings_without_record",
+        "there are postings of a record that isn't there: this is a defect or tampering; stop moving money out, keep the files, run `pix-gateway audit` and `audit --chain`",
     ),
     (
         "receipt_changed",
@@ -81,6 +91,9 @@ const ACTIONS: [(&str, &str); 17] = [
     ),
 ];
 
+/// What to do where a book contradicts itself.
+const OF_SEALS: &str = "the book contradicts itself and is sealed no further: this is a defect or tampering; stop moving money out, keep the files, run `pix-gateway audit` and `audit --chain`";
+
 /// What to do about a finding with that code.
 pub fn action(code: &str) -> &'static str {
     let known = ACTIONS.iter().find(|(known, _)| *known == code);
@@ -98,13 +111,15 @@ pub async fn run(config: &Config, integrator: Option<Uuid>, json: bool) -> anyho
         None => store.integrators.list().await?.into_iter().map(|integrator| integrator.id).collect(),
     };
     let mut findings = Vec::new();
+    let mut seals = store.seals.differences(MAX_DIFFERENCES).await?;
+    seals.retain(|difference| owners.contains(&difference.integrator_id));
     for owner in owners {
         findings.extend(store.books.findings(owner).await?);
     }
-    let shown: Vec<_> = findings.iter().map(as_json).collect();
-    Ok(answer(json, &json!(shown), || match findings.as_slice() {
-        [] => "no findings".to_owned(),
-        found => found.iter().map(as_text).collect::<Vec<_>>().join("\n"),
+    let shown: Vec<_> = seals.iter().map(seal_as_json).chain(findings.iter().map(as_json)).collect();
+    Ok(answer(json, &json!(shown), || {
+        let lines: Vec<_> = seals.iter().map(seal_as_text).chain(findings.iter().map(as_text)).collect();
+        if lines.is_empty() { "no findings".to_owned() } else { lines.join("\n") }
     }))
 }
 
@@ -117,6 +132,24 @@ fn as_json(finding: &StoredFinding) -> serde_json::Value {
         "detail": finding.detail,
         "action": action(&finding.code),
     })
+}
+
+fn seal_as_json(difference: &KeptDifference) -> serde_json::Value {
+    json!({
+        "integrator": difference.integrator_id.to_string(),
+        "kind": "seal",
+        "uuid": null,
+        "seal": difference.seal,
+        "from_entry": difference.from,
+        "through_entry": difference.to,
+        "code": difference.code,
+        "detail": difference.what,
+        "action": OF_SEALS,
+    })
+}
+
+fn seal_as_text(difference: &KeptDifference) -> String {
+    format!("{difference} ({})\n    {OF_SEALS}", difference.code)
 }
 
 fn as_text(finding: &StoredFinding) -> String {

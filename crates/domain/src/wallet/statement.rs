@@ -84,6 +84,22 @@ impl StatementService {
         Ok(Page::trim(entries, cursor, limit))
     }
 
+    /// Numbers between which all entries are that were made from `from` to `to`, when no two contradict the order of their numbers by
+    /// more than `disorder`: above the first, below the second. Errors are those of the store.
+    pub(crate) async fn numbers_between(
+        &self,
+        integrator_id: IntegratorId,
+        from: Timestamp,
+        to: Timestamp,
+        disorder: Duration,
+    ) -> Result<(u64, u64), ServiceError> {
+        let all = self.ports.stores.wallets.wallet(integrator_id).await?.entries;
+        let (early, late) = (from.minus(disorder), to.plus(disorder));
+        let first = self.last_until(integrator_id, all, |at| at < early).await?;
+        let last = self.last_until(integrator_id, all, |at| at <= late).await?;
+        Ok((first, last.saturating_add(1)))
+    }
+
     /// The number of an entry that was made before `at`, with all entries after it made at most [`MAX_DISORDER`] before that, or
     /// later; 0 for none. Errors are those of the store.
     pub async fn last_before(&self, integrator_id: IntegratorId, at: Timestamp) -> Result<u64, ServiceError> {

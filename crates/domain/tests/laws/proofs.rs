@@ -2,10 +2,11 @@
 //! contradicts the books moves nothing and is told.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
+use pix_domain::audit::Book;
 use pix_domain::charges::ChargeState;
-use pix_domain::error::ServiceError;
 use pix_domain::ids::ResourceRef;
 use pix_domain::money::Cents;
 use pix_domain::proofs::{PAGE, Proved, Prover};
@@ -14,7 +15,9 @@ use pix_domain::provider::{
 };
 use pix_domain::time::Timestamp;
 use pix_domain::transition::Step;
-use pix_domain::withdrawals::Withdrawal;
+use pix_domain::wallet::Reason;
+use pix_domain::wallet::store::MockWalletStore;
+use pix_domain::withdrawals::{OutgoingState, Withdrawal};
 
 use crate::refunds::{CHARGE, REFUND_CENTS, paid_world, store_refund};
 use crate::samples::*;
@@ -220,14 +223,83 @@ async fn without_an_answer_nothing_is_proved_and_an_answer_about_something_else_
 }
 
 #[tokio::test]
-async fn what_is_open_is_not_asked_about_and_what_is_not_there_is_said() {
+async fn what_is_open_is_not_asked_about() {
     let world = world_in(&[Withdrawal::lose_sight]);
     // The mocked provider would panic if it were asked.
     let prover = Prover::new(world.ports(MockSettlementProvider::new()));
     let resource = world.withdrawal().resource();
     assert_eq!(prover.prove(resource, false).await, Ok(Proved::Open));
-    let others = ResourceRef { integrator_id: OTHER, ..resource };
-    assert_eq!(prover.prove(others, false).await, Err(ServiceError::NotFound));
+}
+
+#[tokio::test]
+async fn a_record_whose_postings_are_not_what_its_state_calls_for_is_told_and_not_asked_about() {
+    type Tamper = fn(&mut Book);
+    let cases: [(&[Verb], Tamper); 6] = [
+        (&[complete], |book| book.withdrawals[0].state = OutgoingState::Failed(failure())),
+        (&[complete], |book| book.withdrawals[0].returned = cents(1)),
+        (&[fail], |book| book.withdrawals[0].state = OutgoingState::Completed),
+        (&[fail], |book| book.withdrawals[0].settled_late = true),
+        (&[complete], |book| book.withdrawals[0].fee = cents(FEE_CENTS + 1)),
+        // One is missing, which was made when the withdrawal ended.
+        (&[complete], |book| {
+            let settled =
+                book.entries.iter().position(|entry| entry.posting.reason == Reason::WithdrawalSettle);
+            book.entries.remove(settled.unwrap());
+        }),
+    ];
+    for (place, (steps, tamper)) in cases.into_iter().enumerate() {
+        let world = world_in(steps);
+        world.wait(Duration::from_hours(24));
+        world.paid_charge(0xBEEF, 500);
+        let resource = world.withdrawal().resource();
+        tamper(&mut world.stored().book);
+        world.stored().is_tampered = true;
+        // The mocked provider would panic if it were asked.
+        let proved = prove(&world, resource, MockSettlementProvider::new()).await;
+        assert_eq!(proved, Proved::Differs("postings_differ"), "{place}");
+        assert_eq!(world.findings(), ["postings_differ"]);
+    }
+    let world = paid_world();
+    let resource = world.charge(CHARGE).resource();
+    world.stored().is_tampered = true;
+    let paid =
+        |book: &mut Book| book.charges.iter().position(|charge| charge.resource() == resource).unwrap();
+    {
+        let book = &mut world.stored().book;
+        let place = paid(book);
+        book.charges[place].credited.as_mut().unwrap().amount_paid = cents(PAID_CENTS + 1);
+    }
+    let proved = prove(&world, resource, MockSettlementProvider::new()).await;
+    assert_eq!(proved, Proved::Differs("postings_differ"));
+    {
+        let book = &mut world.stored().book;
+        let place = paid(book);
+        book.charges.remove(place);
+    }
+    let proved = prove(&world, resource, MockSettlementProvider::new()).await;
+    assert_eq!(proved, Proved::Differs("postings_without_record"));
+}
+
+#[tokio::test]
+async fn a_record_that_is_changed_while_its_postings_are_read_is_no_contradiction() {
+    let world = world_in(&[complete]);
+    world.wait(Duration::from_hours(24));
+    let resource = world.withdrawal().resource();
+    let mut ports = world.ports(says(Ok(Some(report(Progress::Returned(cents(400)))))));
+    let (mut wallets, here, other) = (MockWalletStore::new(), world.clone(), world.clone());
+    wallets.expect_wallet().returning(move |_| Ok(here.stored().book.wallet));
+    wallets.expect_entries().returning(move |_, query| {
+        // It comes back at this very moment.
+        let withdrawal = other.withdrawal();
+        if query.resource_id.is_some() && withdrawal.returned.is_zero() {
+            other.apply(&next(come_back(withdrawal, other.now()))).unwrap();
+        }
+        let entries = other.entries().into_iter().filter(|entry| query.wants(entry));
+        Ok(entries.take(usize::try_from(query.limit).unwrap()).collect())
+    });
+    ports.stores.wallets = Arc::new(wallets);
+    assert_eq!(Prover::new(ports).prove(resource, false).await, Ok(Proved::Agrees));
+    assert!(world.findings().is_empty());
 }
 
 #[tokio::test]
