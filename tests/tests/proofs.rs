@@ -64,15 +64,15 @@ async fn what_was_never_called_back_about_is_learnt_a_day_later(database: Databa
     let mut gateway = Gateway::start_with_clock(database, &settings).unwrap();
     let integrator = gateway.integrator("loja").unwrap();
     let mut client = Client::new(&gateway, &integrator).await.unwrap();
+    // Nobody is told of what happens: a callback would be looked at once more, some seconds later.
+    control(&gateway, "/sim/settings", json!({"callbacks": false})).await;
     let funded = client.fund(&gateway, "100").await.unwrap();
     let (returned, stayed) = (sent(&client, "w-1", "30").await, sent(&client, "w-2", "10").await);
     assert_eq!(client.balance().await.unwrap(), "60.00");
-    // Nobody is told of what happens now.
-    control(&gateway, "/sim/settings", json!({"callbacks": false})).await;
     let path = format!("/sim/payments/{}/return", text(&returned, "/pix_id").unwrap());
     control(&gateway, &path, json!({"amount": 12.5})).await;
     let path = format!("/sim/charges/{}/pay", text(&funded, "/pix_id").unwrap());
-    control(&gateway, &path, json!({"amount": 7, "callback": false})).await;
+    control(&gateway, &path, json!({"amount": 7})).await;
     gateway.terminate().unwrap();
     let half_a_day = DAY / 2;
     gateway.set_clock_ahead(half_a_day).unwrap();
