@@ -53,6 +53,7 @@ async fn a_well_node_is_said_to_be_well(database: Database) {
         "relay",
         "uncertain money",
         "audit",
+        "proofs",
         "keys",
         "provider",
         "public url",

@@ -89,6 +89,12 @@ impl Standing {
         balance: None,
     };
 
+    /// As a step leaves it that ended then, with nothing left.
+    #[cfg(test)]
+    pub fn at_rest(at: Timestamp) -> Self {
+        Self { at, ..Self::NONE }
+    }
+
     /// As the last step left it; `None` when there was none.
     pub async fn last(store: &Store) -> Result<Option<Self>, StoreError> {
         let kept = store.facts.fact(FACT).await?;

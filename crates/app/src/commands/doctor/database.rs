@@ -11,6 +11,7 @@ use crate::audited::Audited;
 use crate::commands::rfc3339;
 use crate::config::{Config, Database};
 use crate::meters::lag;
+use crate::proving;
 use crate::restored::{Restored, copied_at};
 use crate::store::Store;
 use crate::system::SystemClock;
@@ -27,6 +28,9 @@ const LATE: Duration = Duration::from_mins(1);
 const TOO_LATE: Duration = Duration::from_mins(10);
 /// How old an audit may be.
 const AUDIT_HOLDS: Duration = Duration::from_hours(25);
+
+/// How late the proof against the provider may be.
+const PROOFS_HOLD: Duration = Duration::from_hours(24);
 
 /// What is asked of the database, in the order in which one rests on the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,6 +81,7 @@ pub async fn look(config: &Config) -> Vec<Check> {
         (Err(error), _) | (_, Err(error)) => unanswered(RESTORE, &error),
     });
     checks.push(audit(Audited::last(&store).await, now));
+    checks.push(proofs(proving::Standing::last(&store).await, config.proofs.per_minute, now));
     checks
 }
 
@@ -277,6 +282,27 @@ fn audit(last: Result<Option<Audited>, StoreError>, now: Timestamp) -> Check {
     }
 }
 
+fn proofs(last: Result<Option<proving::Standing>, StoreError>, per_minute: u64, now: Timestamp) -> Check {
+    const NAME: &str = "proofs";
+    let standing = match last {
+        Err(error) => return unanswered(NAME, &error),
+        Ok(_) if per_minute == 0 => {
+            return Check::skipped(NAME, "PIX_PROOF_PER_MINUTE is 0: `audit --provider` does it by hand");
+        }
+        Ok(None) => return Check::ok(NAME, "nothing was held against the provider yet"),
+        Ok(Some(standing)) => standing,
+    };
+    let lag = standing.lag(now);
+    let found = format!("what has ended is held against the provider {} s late", lag.as_secs());
+    if lag <= PROOFS_HOLD {
+        Check::ok(NAME, found)
+    } else {
+        let remedy =
+            "see that `serve` or `work` runs and the provider answers, or raise PIX_PROOF_PER_MINUTE";
+        Check::warning(NAME, found, remedy)
+    }
+}
+
 fn unanswered(name: &'static str, error: &StoreError) -> Check {
     Check::failed(
         name,
@@ -321,6 +347,20 @@ mod tests {
         assert_eq!([99, 100, 101, 102, 103].map(status), [Status::Ok; 5]);
         assert_eq!([98, 104, 70].map(status), [Status::Warning; 3]);
         assert_eq!([69, 133].map(status), [Status::Failed; 2]);
+    }
+
+    #[test]
+    fn proofs_may_be_a_day_late() {
+        let status = |seconds: i64, per_minute| {
+            let standing = proving::Standing::at_rest(at(1_000_000 - seconds));
+            proofs(Ok(Some(standing)), per_minute, at(1_000_000)).status
+        };
+        assert_eq!([0, 60, 86_400].map(|seconds| status(seconds, 1)), [Status::Ok; 3]);
+        assert_eq!(status(86_401, 1), Status::Warning);
+        assert_eq!(status(86_401, 0), Status::Skipped);
+        assert_eq!(proofs(Ok(None), 1, at(0)).status, Status::Ok);
+        let gone = Err(StoreError::Unavailable("gone".into()));
+        assert_eq!(proofs(gone, 1, at(0)).status, Status::Failed);
     }
 
     #[test]
