@@ -86,6 +86,8 @@ pub fn steps() -> anyhow::Result<Vec<String>> {
     ensure!(!output.status.success(), "a step that doesn't exist is no reason not to start");
     let (_, listed) =
         said.rsplit_once("for the third time: ").with_context(|| format!("no steps: {said}"))?;
+    // What it was at when it refused to start may be told after that.
+    let listed = listed.lines().next().unwrap_or_default();
     Ok(listed.trim().split(", ").map(str::to_owned).collect())
 }
 

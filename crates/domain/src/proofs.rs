@@ -177,8 +177,11 @@ impl Prover {
             self.ports.stores.wallets.entries(integrator_id, &EntryQuery::after(after, PAGE)).await?;
         let mut page = DuePage::default();
         let mut seen = BTreeSet::new();
-        // Nodes have clocks of their own, so an entry may be a little older than the one before it: it waits for that.
-        for entry in entries.into_iter().take_while(|entry| entry.at < until) {
+        // Nodes have clocks of their own, so an entry may be a little older than the one before it: it waits for that. One that a clock
+        // gone wrong has put into a future that can't be is not waited for.
+        let impossible = self.ports.clock.now().plus(MAX_DISORDER);
+        let is_old = |at: Timestamp| at < until || at > impossible;
+        for entry in entries.into_iter().take_while(|entry| is_old(entry.at)) {
             page.through = Some(entry.number);
             let resource = entry.posting.resource;
             if is_proof_of(entry.posting.reason) && seen.insert((resource.kind, resource.id)) {

@@ -329,6 +329,10 @@ async fn a_book_is_walked_by_what_has_ended_up_to_an_age_each_record_once_a_page
     let end =
         prover.due(INTEGRATOR, rest.through.unwrap(), until.plus(Duration::from_hours(9))).await.unwrap();
     assert_eq!((end.due.len(), end.through), (0, None));
+    // A clock that was years ahead holds nobody up.
+    let number = world.entries().last().unwrap().number;
+    world.stored().book.entries.last_mut().unwrap().at = world.now().plus(Duration::from_hours(9_000));
+    assert_eq!(prover.due(INTEGRATOR, number - 1, until).await.unwrap().through, Some(number));
     const { assert!(PAGE > 10) };
 }
 
