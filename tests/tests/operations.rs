@@ -205,6 +205,8 @@ async fn json_logs_have_the_request_and_its_trace_which_the_provider_is_told() {
         ("PIX_PROVIDER_URL", provider.as_str()),
         ("PIX_PROVIDER_CLIENT_SECRET", "hunter2"),
         ("PIX_LOG_FORMAT", "json"),
+        // What a worker asks by itself is of no request's trace.
+        ("PIX_PROOF_PER_MINUTE", "0"),
     ];
     let gateway = Gateway::start(Database::Sqlite, &settings).unwrap();
     let integrator = gateway.integrator("traced").unwrap();
