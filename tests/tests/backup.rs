@@ -247,6 +247,14 @@ async fn a_restore_that_ends_early_is_served_by_nobody(database: Database) {
     );
     if database == Database::Postgres {
         assert_eq!(asked(&gateway, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"), "0");
+        // A dump that somebody else has made, with what would be committed on the way.
+        asked(&gateway, "SELECT lo_create(0)");
+        let url = pix_pg_server::shared().unwrap().url(&gateway.database_name().unwrap());
+        let other = gateway.folder().join("other.backup");
+        let dump = Command::new("pg_dump").args(["--format=custom", "--file"]).arg(&other).arg(&url).status();
+        assert!(dump.unwrap().success());
+        let (ok, said) = says(&gateway, &["restore", other.to_str().unwrap(), "--operator", "ana"]);
+        assert!(!ok && said.contains("large objects"), "{said}");
     }
 
     // Nobody says who restores: it ends when the backup is in place, before the way out is shut.

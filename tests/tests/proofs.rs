@@ -166,6 +166,12 @@ async fn what_contradicts_the_books_is_told_by_hand(database: Database) {
     assert_eq!(client.balance().await.unwrap(), "70.00", "nothing of it moved money");
     assert_eq!(gateway.audit().unwrap()["clean"], true);
     assert!(asks(&[]).0, "and the provider says what the books say again");
+    // What another provider doesn't know proves nothing here.
+    let mut elsewhere = gateway.command(&["audit", "--provider"]);
+    elsewhere.envs([("PIX_PROVIDER_URL", "http://127.0.0.1:9"), ("PIX_PROVIDER_CLIENT_SECRET", "hunter2")]);
+    let output = elsewhere.output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && told.contains("the settings of `serve`"), "{told}");
     for (arguments, problem) in [
         (vec!["audit", "--provider", "--days", "0"], "1..=365"),
         (vec!["audit", "--days", "3"], "--provider"),

@@ -11,14 +11,14 @@ use pix_domain::audit_log::Action;
 use pix_domain::callbacks::CallbackService;
 use pix_domain::charges::service::ChargeService;
 use pix_domain::credentials::service::Authenticator;
-use pix_domain::error::ApplyError;
+use pix_domain::error::{ApplyError, StoreError};
 use pix_domain::ports::{Ports, Stores};
 use pix_domain::postbacks::relay::PostbackPorts;
 use pix_domain::postbacks::secrets::PostbackSecrets;
 use pix_domain::postbacks::service::PostbackService;
 use pix_domain::refunds::service::RefundService;
 use pix_domain::splits::service::SplitService;
-use pix_domain::time::Clock;
+use pix_domain::time::{Clock, Timestamp};
 use pix_domain::transactions::TransactionService;
 use pix_domain::transition::{Transition, TransitionStore};
 use pix_domain::wallet::statement::StatementService;
@@ -297,6 +297,26 @@ pub const PROVIDER_FACT: &str = "provider";
 /// What the simulated provider is called there.
 pub const SIMULATED: &str = "simulated";
 
+/// The name of the fact that says since when it is there, in microseconds; there is none before the first change.
+const PROVIDER_SINCE_FACT: &str = "provider_since";
+
+/// Since when this database's money is at its provider.
+pub async fn provider_since(store: &Store) -> Result<Timestamp, StoreError> {
+    let kept = store.facts.fact(PROVIDER_SINCE_FACT).await?;
+    Ok(Timestamp::from_micros(kept.and_then(|micros| micros.parse().ok()).unwrap_or(0)))
+}
+
+/// Refuses settings that name another provider than this database's: what that one says proves nothing here.
+pub async fn refuse_another_provider(config: &Config, store: &Store) -> anyhow::Result<()> {
+    let name = config.provider.as_ref().map_or(SIMULATED.to_owned(), provider_name);
+    match store.facts.fact(PROVIDER_FACT).await? {
+        Some(bound) if bound != name => bail!(
+            "the money of this database is at {bound}, and these settings name {name}: run this with the settings of `serve`"
+        ),
+        _ => Ok(()),
+    }
+}
+
 /// What a provider is known by: where it is and who we are there.
 pub fn provider_name(settings: &ProviderSettings) -> String {
     format!("{} (client {})", settings.url, settings.client_id)
@@ -343,6 +363,8 @@ pub async fn bind_provider(
     }
     tracing::warn!(from = %bound, to = %name, "the provider of this database is changed");
     journal.record(Action::ProviderChanged, name, &format!("before: {bound}")).await?;
+    // First: whoever asks the new one about what the old one did is told that it doesn't know it.
+    store.facts.keep_fact(PROVIDER_SINCE_FACT, SystemClock.now().micros().to_string()).await?;
     Ok(store.facts.keep_fact(PROVIDER_FACT, name.to_owned()).await?)
 }
 
@@ -557,7 +579,13 @@ mod tests {
         assert!(says(bind_provider(&real, &journal, SIMULATED, true).await).contains("set PIX_PROVIDER_URL"));
         let other = "https://two (client a)";
         assert!(says(bind_provider(&real, &journal, other, false).await).contains("--provider-changed"));
+        assert_eq!(provider_since(&real).await, Ok(Timestamp::from_micros(0)));
+        let before = SystemClock.now();
         bind_provider(&real, &journal, other, true).await.unwrap();
+        assert!(
+            provider_since(&real).await.unwrap() >= before,
+            "what was before is not asked of the new one"
+        );
         bind_provider(&real, &journal, other, false).await.unwrap();
         let acts = real.records.audit_log.list(0, 9).await.unwrap();
         assert_eq!(acts.iter().map(|act| act.action).collect::<Vec<_>>(), [Action::ProviderChanged]);

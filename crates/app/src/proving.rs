@@ -7,7 +7,8 @@
 //! | up to which entry each age of one book is walked | one fact an integrator |
 //!
 //! So a node that ends in the middle leaves nothing but a lease that runs out, and asking twice is no harm. A provider that can't be
-//! asked ends the step; a record that it never answers about is given up after [`TRIES`] steps, and comes again at its next age.
+//! reached ends the step, however long that lasts. A record that it gives no usable answer about holds up its own book for [`TRIES`]
+//! steps, and then comes again at its next age. Nothing is asked about from before the database was taken to another provider.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +18,7 @@ use pix_domain::error::{ServiceError, StoreError};
 use pix_domain::ids::{IntegratorId, ResourceRef};
 use pix_domain::ports::Ports;
 use pix_domain::proofs::{Proved, Prover};
-use pix_domain::provider::SettlementProvider;
+use pix_domain::provider::{ProviderError, SettlementProvider};
 use pix_domain::time::Timestamp;
 use pix_domain::wallet::statement::StatementService;
 use serde_json::{Value, json};
@@ -25,6 +26,7 @@ use tokio::time::Instant;
 
 use crate::books;
 use crate::config::ProofConfig;
+use crate::gateway;
 use crate::store::Store;
 
 /// The name of the fact that says how the walk stands.
@@ -39,8 +41,10 @@ const STEP_TIME: Duration = Duration::from_secs(30);
 const BOOKS_A_STEP: usize = 500;
 /// What part of a step's questions one book may have, as long as others wait.
 const SHARES: u64 = 4;
-/// How many steps in a row the same record stops.
+/// How many steps in a row a record without a usable answer stops its book.
 const TRIES: u32 = 3;
+/// After how many such answers in a row a step ends: it is not the records, then.
+const SILENT_MAX: u32 = 3;
 /// How far back the first walk over a book begins.
 const LOOK_BACK: Duration = Duration::from_hours(24);
 /// From this age on a provider may have forgotten what it did.
@@ -75,6 +79,8 @@ pub struct Standing {
     due_since: Option<Timestamp>,
     /// The same of the round before.
     due_before: Option<Timestamp>,
+    /// When the provider was asked for its balance.
+    asked_at: Timestamp,
     /// The newest balance; `None` when the provider tells none.
     pub balance: Option<Balance>,
 }
@@ -86,6 +92,7 @@ impl Standing {
         after: None,
         due_since: None,
         due_before: None,
+        asked_at: Timestamp::from_micros(0),
         balance: None,
     };
 
@@ -126,6 +133,7 @@ impl Standing {
             },
             due_since: time("due_since_us"),
             due_before: time("due_before_us"),
+            asked_at: time("balance_asked_at_us").unwrap_or(Timestamp::from_micros(0)),
             balance,
         })
     }
@@ -140,6 +148,7 @@ impl Standing {
             "after": self.after.map(|owner| owner.0.to_string()),
             "due_since_us": self.due_since.map(Timestamp::micros),
             "due_before_us": self.due_before.map(Timestamp::micros),
+            "balance_asked_at_us": self.asked_at.micros(),
             "balance": balance,
         })
         .to_string()
@@ -190,6 +199,23 @@ impl Asked {
 struct Left {
     questions: u64,
     until: Instant,
+    /// How many records in a row had no usable answer.
+    silent: u32,
+    /// Books that a record without a usable answer holds up until the next step, and since when that was due.
+    held_up: BTreeMap<IntegratorId, Timestamp>,
+    /// Since when the money is at this provider.
+    since: Timestamp,
+}
+
+/// What asking about one record means to the walk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Went {
+    /// It goes on.
+    On,
+    /// It comes back to this record later; the other books go on.
+    NotNow,
+    /// The provider can't be asked.
+    Away,
 }
 
 /// What became of one look at a book.
@@ -207,8 +233,8 @@ pub struct Proving {
     statement: StatementService,
     provider: Arc<dyn SettlementProvider>,
     config: ProofConfig,
-    /// Which record stopped the last step, and how many before that.
-    stopped_at: Mutex<Option<(ResourceRef, u32)>>,
+    /// Which records had no usable answer, and how many times in a row.
+    silent: Mutex<BTreeMap<ResourceRef, u32>>,
 }
 
 impl Proving {
@@ -228,7 +254,7 @@ impl Proving {
             statement: StatementService::new(ports.clone()),
             provider: ports.provider.clone(),
             config,
-            stopped_at: Mutex::new(None),
+            silent: Mutex::default(),
         }
     }
 
@@ -240,23 +266,32 @@ impl Proving {
     /// One step, unless it is another node's, or too early. Errors are those of the store; what was asked before stays so.
     pub async fn step(&self, now: Timestamp) -> Result<Asked, StoreError> {
         let mut asked = Asked::default();
-        if self.config.per_minute == 0 {
-            return Ok(asked);
-        }
         let kept = self.store.facts.fact(FACT).await?;
         let read = kept.as_deref().and_then(|text| Standing::read(&serde_json::from_str(text).ok()?));
         let mut standing = read.unwrap_or(Standing::NONE);
-        if standing.until > now {
+        if self.config.per_minute == 0 {
+            // Nobody has done it for a day: nobody is late.
+            if read.is_some_and(|standing| now.since(standing.at) > LOOK_BACK) {
+                self.store.facts.keep_fact(FACT, String::new()).await?;
+            }
+            return Ok(asked);
+        }
+        // A lease that ends later than any does is of a clock gone wrong.
+        if standing.until > now && standing.until <= now.plus(LEASE) {
             return Ok(asked);
         }
         let mine = Standing { until: now.plus(LEASE), ..standing }.text();
         if !self.store.facts.swap_fact(FACT, kept, mine.clone()).await? {
             return Ok(asked);
         }
-        let mut left = Left { questions: self.config.per_minute, until: Instant::now() + STEP_TIME };
+        let since = gateway::provider_since(&self.store).await?;
+        let until = Instant::now() + STEP_TIME;
+        let mut left =
+            Left { questions: self.config.per_minute, until, silent: 0, held_up: BTreeMap::new(), since };
         // First: the books were sealed a moment ago, and what is booked below is not.
-        if standing.balance.is_none_or(|balance| now.since(balance.at) >= BALANCE_EVERY) {
-            standing.balance = self.balance(now).await?;
+        if now.since(standing.asked_at) >= BALANCE_EVERY {
+            standing.asked_at = now;
+            standing.balance = self.balance(now, standing.balance).await?;
         }
         self.rounds(&mut standing, now, &mut left, &mut asked).await?;
         (standing.until, standing.at) = (now.plus(PACE), now);
@@ -284,7 +319,18 @@ impl Proving {
                     return Ok(());
                 }
                 books = books.saturating_sub(1);
-                let visit = self.visit(*owner, now, left, asked).await?;
+                if let Some(due) = left.held_up.get(owner) {
+                    standing.due_since = Some(standing.due_since.map_or(*due, |sooner| sooner.min(*due)));
+                    standing.after = Some(*owner);
+                    continue;
+                }
+                let visit = match self.visit(*owner, now, left, asked).await {
+                    Err(StoreError::Damaged(what)) => {
+                        tracing::error!(integrator = %owner, what, "a book can't be read, and isn't held against the provider");
+                        Visit { due_since: None, ends: false }
+                    }
+                    visit => visit?,
+                };
                 let sooner = [standing.due_since, visit.due_since].into_iter().flatten().min();
                 standing.due_since = sooner;
                 if visit.ends {
@@ -311,6 +357,8 @@ impl Proving {
         let fact = format!("proof {}", owner.0);
         let mut places = read_places(&self.store.facts.fact(&fact).await?.unwrap_or_default());
         let before = places.clone();
+        // An age that is asked for again begins anew.
+        places.retain(|hours, _| self.config.after.iter().any(|age| age.as_secs() / 3_600 == *hours));
         let mut share = (self.config.per_minute / SHARES).max(1);
         let mut visit = Visit { due_since: None, ends: false };
         for age in &self.config.after {
@@ -324,12 +372,23 @@ impl Proving {
                 let page = self.prover.due(owner, place, until).await?;
                 let Some(through) = page.through else { break };
                 for due in page.due {
+                    if due.at < left.since {
+                        continue;
+                    }
                     let over = left.questions == 0 || share == 0 || Instant::now() >= left.until;
-                    let went_on = !over && self.ask(due.resource, *age, asked).await?;
-                    if !went_on {
+                    let may_forget = now.since(due.at) >= MAY_FORGET;
+                    let went = if over {
+                        Went::NotNow
+                    } else {
+                        self.ask(due.resource, may_forget, left, asked).await?
+                    };
+                    if went != Went::On {
                         place = due.entry.saturating_sub(1);
-                        visit.ends |= !over;
+                        visit.ends |= went == Went::Away;
                         let due_at = due.at.plus(*age);
+                        if !over {
+                            left.held_up.insert(owner, due_at);
+                        }
                         visit.due_since = Some(visit.due_since.map_or(due_at, |sooner| sooner.min(due_at)));
                         break 'pages;
                     }
@@ -339,7 +398,7 @@ impl Proving {
                 place = through;
             }
             places.insert(hours, place);
-            if visit.ends {
+            if visit.ends || left.held_up.contains_key(&owner) {
                 break;
             }
         }
@@ -358,18 +417,35 @@ impl Proving {
         }
     }
 
-    /// Asks about one; whether the walk goes on after it.
-    async fn ask(&self, resource: ResourceRef, age: Duration, asked: &mut Asked) -> Result<bool, StoreError> {
-        let proved = self.proved(resource, age >= MAY_FORGET).await?;
-        let Some(proved) = proved else { return Ok(true) };
+    /// Asks about one.
+    async fn ask(
+        &self,
+        resource: ResourceRef,
+        may_forget: bool,
+        left: &mut Left,
+        asked: &mut Asked,
+    ) -> Result<Went, StoreError> {
+        let Some(proved) = self.proved(resource, may_forget).await? else { return Ok(Went::On) };
         asked.note(resource, &proved);
-        let mut stopped_at = self.stopped_at.lock().unwrap_or_else(PoisonError::into_inner);
-        if !matches!(proved, Proved::NotAsked(_)) {
-            return Ok(true);
+        let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        let Proved::NotAsked(error) = proved else {
+            silent.remove(&resource);
+            left.silent = 0;
+            return Ok(Went::On);
+        };
+        if matches!(error, ProviderError::Unavailable(_)) {
+            return Ok(Went::Away);
         }
-        let times = stopped_at.filter(|(stopped, _)| *stopped == resource).map_or(1, |(_, times)| times + 1);
-        *stopped_at = Some((resource, times));
-        Ok(times >= TRIES)
+        left.silent = left.silent.saturating_add(1);
+        let times = silent.remove(&resource).unwrap_or(0).saturating_add(1);
+        if times < TRIES {
+            silent.insert(resource, times);
+        }
+        Ok(match (left.silent >= SILENT_MAX, times >= TRIES) {
+            (true, false) => Went::Away,
+            (false, false) => Went::NotNow,
+            (_, true) => Went::On,
+        })
     }
 
     /// What asking about one proves; `None` for what can't be asked about, which is told in the log.
@@ -381,7 +457,7 @@ impl Proving {
             }
             Err(ServiceError::ProviderUnavailable | ServiceError::ProviderTimeout) => {
                 let why = "the charge of a refund can't be asked about".to_owned();
-                Ok(Some(Proved::NotAsked(pix_domain::provider::ProviderError::Unavailable(why))))
+                Ok(Some(Proved::NotAsked(ProviderError::Indeterminate(why))))
             }
             Err(error) => {
                 let (integrator, id) = (resource.integrator_id, resource.id);
@@ -391,14 +467,14 @@ impl Proving {
         }
     }
 
-    /// The provider's balance beside that of the books.
-    async fn balance(&self, now: Timestamp) -> Result<Option<Balance>, StoreError> {
+    /// The provider's balance beside that of the books. One that isn't told leaves the one before, which grows old.
+    async fn balance(&self, now: Timestamp, before: Option<Balance>) -> Result<Option<Balance>, StoreError> {
         let cents = match self.provider.balance().await {
             Ok(Some(cents)) => cents,
             Ok(None) => return Ok(None),
             Err(error) => {
                 tracing::warn!(%error, "the provider's balance can't be asked for");
-                return Ok(None);
+                return Ok(before);
             }
         };
         let expected = books::cash_expected(&self.store).await?;
@@ -412,6 +488,7 @@ impl Proving {
     /// as [`Self::step`].
     pub async fn all_since(&self, since: Timestamp, now: Timestamp) -> Result<Asked, StoreError> {
         let mut asked = Asked::default();
+        let since = since.max(gateway::provider_since(&self.store).await?);
         for integrator in self.store.integrators.list().await? {
             let owner = integrator.id;
             let mut place = self.first_place(owner, since.plus(LOOK_BACK)).await?;
@@ -446,6 +523,8 @@ fn places_text(places: &BTreeMap<u64, u64>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use pix_domain::charges::{NewCharge, state};
     use pix_domain::credentials::{Integrator, IntegratorStatus};
     use pix_domain::end_to_end::EndToEndId;
@@ -475,6 +554,7 @@ mod tests {
         owners: [IntegratorId; 2],
         asked: Arc<Mutex<Vec<Uuid>>>,
         silent: Arc<Mutex<Vec<Uuid>>>,
+        away: Arc<AtomicBool>,
         balance: Arc<Mutex<Result<Option<i64>, ProviderError>>>,
     }
 
@@ -512,7 +592,15 @@ mod tests {
                 store.integrators.create(one).await.unwrap();
             }
             let balance = Arc::new(Mutex::new(Ok(None)));
-            Self { store, _folder: folder, owners, asked: Arc::default(), silent: Arc::default(), balance }
+            Self {
+                store,
+                _folder: folder,
+                owners,
+                asked: Arc::default(),
+                silent: Arc::default(),
+                away: Arc::default(),
+                balance,
+            }
         }
 
         /// A charge of 10.00 that was paid then.
@@ -551,10 +639,13 @@ mod tests {
 
         fn proving(&self, per_minute: u64) -> Proving {
             let mut provider = MockSettlementProvider::new();
-            let (asked, silent) = (self.asked.clone(), self.silent.clone());
+            let (asked, silent, away) = (self.asked.clone(), self.silent.clone(), self.away.clone());
             provider.expect_consult_charge().returning(move |inquiry| {
                 let Reference(id) = inquiry.reference;
                 asked.lock().unwrap().push(id);
+                if away.load(Ordering::Relaxed) {
+                    return Err(ProviderError::Unavailable("told to be away".into()));
+                }
                 if silent.lock().unwrap().contains(&id) {
                     return Err(ProviderError::Indeterminate("told to be silent".into()));
                 }
@@ -656,18 +747,48 @@ mod tests {
         world.silent.lock().unwrap().push(first);
         let proving = world.proving(9);
         let mut now = NOW;
-        for _ in 1..TRIES {
-            assert_eq!(proving.step(now).await.unwrap().unanswered.len(), 1);
-            assert_eq!(world.asked(), [first]);
-            assert_eq!(world.lag(now).await, now.since(long_ago.plus(DAY)));
+        for step in 1..=TRIES {
+            let asked = proving.step(now).await.unwrap();
+            assert_eq!((asked.agree, asked.unanswered.len()), (u64::from(step == 1), 1), "step {step}");
+            assert_eq!(world.asked(), if step == 1 { vec![first, second] } else { vec![first] });
+            let lag = if step < TRIES { now.since(long_ago.plus(DAY)) } else { Duration::ZERO };
+            assert_eq!(world.lag(now).await, lag, "step {step}");
             now = now.plus(PACE);
         }
-        let asked = proving.step(now).await.unwrap();
-        assert_eq!((asked.agree, asked.unanswered.len()), (1, 1));
-        assert_eq!(world.asked(), [first, second]);
         // At its next age it comes again.
         world.silent.lock().unwrap().clear();
         assert_eq!(proving.step(now.plus(DAY * 6)).await.unwrap().agree, 2);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_provider_that_is_away_ends_each_step_and_nothing_is_given_up() {
+        let world = World::new().await;
+        let long_ago = NOW.minus(DAY + Duration::from_hours(2));
+        let all =
+            [world.paid(world.owners[0], 1, long_ago).await, world.paid(world.owners[1], 2, long_ago).await];
+        world.away.store(true, Ordering::Relaxed);
+        let (proving, mut now) = (world.proving(9), NOW);
+        for _ in 0..=TRIES {
+            assert_eq!(proving.step(now).await.unwrap().unanswered.len(), 1);
+            assert_eq!(world.asked().len(), 1);
+            now = now.plus(PACE);
+        }
+        world.away.store(false, Ordering::Relaxed);
+        assert_eq!((proving.step(now).await.unwrap().agree, world.asked()), (2, all.to_vec()));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_was_done_by_another_provider_is_not_asked_of_this_one() {
+        let world = World::new().await;
+        world.paid(world.owners[0], 1, NOW.minus(DAY + Duration::from_hours(2))).await;
+        let ours = world.paid(world.owners[0], 2, NOW.minus(DAY + Duration::from_mins(1))).await;
+        let moved = NOW.minus(DAY + Duration::from_hours(1)).micros().to_string();
+        world.store.facts.keep_fact("provider_since", moved).await.unwrap();
+        let proving = world.proving(9);
+        proving.step(NOW).await.unwrap();
+        assert_eq!(world.asked(), [ours]);
+        assert_eq!(proving.all_since(NOW.minus(DAY * 3), NOW).await.unwrap().total, 1);
+        assert_eq!(world.asked(), [ours]);
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -704,7 +825,6 @@ mod tests {
         sealer.turn(9).await.unwrap();
         let (proving, mut now) = (world.proving(9), NOW);
         for (told, expected) in [
-            (Ok(None), None),
             (Ok(Some(1_000)), Some((1_000, 0))),
             // That is not asked for again so soon.
             (Ok(Some(7)), Some((1_000, 0))),
@@ -716,9 +836,11 @@ mod tests {
             now = now.plus(PACE);
         }
         now = now.plus(BALANCE_EVERY);
-        for (told, expected) in
-            [(Ok(Some(-5)), Some((-5, -1_005))), (Err(ProviderError::Unavailable("no".into())), None)]
-        {
+        for (told, expected) in [
+            (Ok(Some(-5)), Some((-5, -1_005))),
+            (Err(ProviderError::Unavailable("no".into())), Some((-5, -1_005))),
+            (Ok(None), None),
+        ] {
             *world.balance.lock().unwrap() = told;
             proving.step(now).await.unwrap();
             let balance = Standing::last(&world.store).await.unwrap().unwrap().balance;
@@ -747,6 +869,7 @@ mod tests {
                 after: owner,
                 due_since: some,
                 due_before: some,
+                asked_at: NOW,
                 balance: Some(balance),
             },
         ] {

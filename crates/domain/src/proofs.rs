@@ -17,7 +17,7 @@
 //! | failed | completed | a withdrawal: taken, with a finding, [`Proved::Learned`]; a refund: finding |
 //! | failed | taken, not settled | finding |
 //! | credited | more was paid, or money was taken back | credited, taken: [`Proved::Learned`] |
-//! | credited | another sum was paid than is credited after that | finding |
+//! | credited | another sum was paid than is credited after that; a credited payment isn't among them; less was taken back | finding |
 //! | completed or credited | it doesn't know it | finding |
 //! | other postings than the state calls for, or no record | | finding |
 //!
@@ -27,13 +27,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::audit::Balances;
-use crate::charges::Charge;
 use crate::charges::service::ChargeService;
+use crate::charges::{Charge, Receipt};
 use crate::error::{ServiceError, StoreError};
 use crate::ids::{ChargeId, IntegratorId, RefundId, ResourceKind, ResourceRef, Version, WithdrawalId};
 use crate::money::Cents;
 use crate::ports::Ports;
-use crate::provider::{ChargeReport, OutgoingReport, Progress, ProviderError};
+use crate::provider::{ChargeReport, OutgoingReport, Progress, ProviderError, ProviderId};
 use crate::refunds::service::RefundService;
 use crate::time::Timestamp;
 use crate::transition::Transition;
@@ -66,6 +66,8 @@ const NOT_KNOWN: &str = "not_known_at_provider";
 const NOT_SETTLED: &str = "not_settled_at_provider";
 /// It says that another sum came in than is credited.
 const PAID_DIFFERS: &str = "paid_differs_at_provider";
+/// It says that less was taken back of a charge than was taken from the wallet.
+const TAKEN_LESS: &str = "taken_back_less_at_provider";
 /// It says that less came back than is credited.
 const RETURNED_LESS: &str = "returned_less_at_provider";
 
@@ -279,6 +281,11 @@ impl Prover {
         })
     }
 
+    /// Whether the provider has nothing to tell: it never named what didn't leave, and doesn't find things by our reference.
+    fn is_unknown_there(&self, provider_id: Option<&ProviderId>, has_left: bool) -> bool {
+        provider_id.is_none() && !has_left && self.ports.provider.not_found_is_proof_after().is_none()
+    }
+
     async fn against_provider(
         &self,
         resource: ResourceRef,
@@ -289,15 +296,18 @@ impl Prover {
             ResourceKind::Charge => {
                 let id = ChargeId(resource.id);
                 let before = self.charges.get(integrator_id, id).await?;
+                let receipts = self.ports.stores.charges.receipts(integrator_id, id).await?;
                 let (after, answer) = Box::pin(self.charges.refresh(integrator_id, id)).await?;
                 judged(answer, before.version != after.version, |report| {
-                    of_charge(&before, &after, report, may_forget)
+                    of_charge(&before, &receipts, &after, report, may_forget)
                 })
             }
             ResourceKind::Withdrawal => {
                 let id = WithdrawalId(resource.id);
                 let before = self.withdrawals.get(integrator_id, id).await?;
-                if !before.state.is_final() {
+                if !before.state.is_final()
+                    || self.is_unknown_there(before.provider_id.as_ref(), before.has_left())
+                {
                     return Ok(Proved::Open);
                 }
                 let (after, answer) = self.withdrawals.refresh(integrator_id, id).await?;
@@ -314,11 +324,11 @@ impl Prover {
             ResourceKind::Refund => {
                 let id = RefundId(resource.id);
                 let before = self.refunds.get(integrator_id, id).await?;
-                if !before.state.is_final() {
+                let left = before.state == OutgoingState::Completed;
+                if !before.state.is_final() || self.is_unknown_there(before.provider_id.as_ref(), left) {
                     return Ok(Proved::Open);
                 }
                 let (after, answer) = self.refunds.refresh(integrator_id, id).await?;
-                let left = before.state == OutgoingState::Completed;
                 let ended = Ended {
                     left,
                     known_to_have_left: left,
@@ -353,6 +363,7 @@ fn judged<R>(
 /// What of an answer contradicts a charge. What was credited while it was on its way is in `after` alone.
 fn of_charge(
     before: &Charge,
+    receipts: &[Receipt],
     after: &Charge,
     report: Option<ChargeReport>,
     may_forget: bool,
@@ -364,6 +375,19 @@ fn of_charge(
     let paid = amounts.fold(0_i64, i64::saturating_add);
     if paid < before.amount_paid().get() || paid > after.amount_paid().get() {
         return Some(PAID_DIFFERS);
+    }
+    // One for one: another one of the same amount doesn't stand for it. A provider may come to name a payment by its end-to-end id
+    // that it told without one.
+    let is_told = |receipt: &Receipt| {
+        let known = &receipt.payment;
+        let unnamed = known.key.end_to_end_id().is_none() && report.payments.len() == 1;
+        report.payments.iter().any(|told| told.amount == known.amount && (told.key == known.key || unnamed))
+    };
+    if !receipts.iter().all(is_told) {
+        return Some(PAID_DIFFERS);
+    }
+    if report.refunded < before.taken_back {
+        return Some(TAKEN_LESS);
     }
     (report.refunded > after.amount_paid()).then_some("returned_more_than_paid")
 }
@@ -386,6 +410,8 @@ impl Ended {
         let Some(report) = report else { return (self.left && !may_forget).then_some(NOT_KNOWN) };
         match report.progress {
             Progress::Returned(total) if total > self.amount => Some("returned_more_than_sent"),
+            // All of it is back, which is what a release says too.
+            Progress::Returned(total) if !self.left && total == self.amount => None,
             Progress::Failed { .. } => self.left.then_some("failed_though_completed"),
             Progress::Accepted if self.left => Some(NOT_SETTLED),
             Progress::Accepted => Some("accepted_though_not_sent"),

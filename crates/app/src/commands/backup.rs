@@ -39,7 +39,8 @@ pub async fn run(config: &Config, file: &Path, json: bool) -> anyhow::Result<Exi
         Database::Postgres { url } => {
             // Before anything is in it: it will hold personal data and hashes of secrets.
             make_for_its_owner(file)?;
-            let options = ["--format=custom", "--no-owner", "--no-privileges", "--file"].map(OsStr::new);
+            let options =
+                ["--format=custom", "-B", "--no-owner", "--no-privileges", "--file"].map(OsStr::new);
             let dumped = run_tool("pg_dump", url, options.into_iter().chain([file.as_os_str()])).await;
             remove_if_failed(file, dumped.and_then(|()| Ok(std::fs::File::open(file)?.sync_all()?)))?;
         }
@@ -98,17 +99,26 @@ fn on_database(name: &str, url: &SecretString) -> anyhow::Result<Command> {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PG")) {
         command.env_remove(name);
     }
-    command.envs(PgStore::environment(url.expose_secret())?);
+    // What it says is read: in one language.
+    command.envs(PgStore::environment(url.expose_secret())?).env("LC_ALL", "C");
     Ok(command)
 }
 
 /// Puts a dump into the database at `url` and keeps the fact `name` there, in one transaction: whoever sees the one sees the
 /// other. `pg_restore` writes what to do, and `psql` does it; where either ends early, nothing was done.
 pub async fn restore_dump(url: &SecretString, file: &Path, name: &str, value: &str) -> anyhow::Result<()> {
+    // These would be committed on the way, and with them all that came before.
+    if holds_large_objects(on_database("pg_restore", url)?, file).await? {
+        bail!(
+            "the dump has large objects, which no database of this program has: make it with `pix-gateway backup`, or restore it by hand (`pg_restore --single-transaction`), and then `pix-gateway restore --mark --reason …`"
+        );
+    }
     let mut writer = on_database("pg_restore", url)?;
     writer.args(["--no-owner", "--no-privileges", "--file=-"]).arg(file).stdin(Stdio::null());
     let mut doer = on_database("psql", url)?;
-    doer.args(["--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--file=-"]).stdout(Stdio::null());
+    // No error shows a row.
+    doer.args(["--no-psqlrc", "--no-password", "--quiet", "--set=ON_ERROR_STOP=1"]).stdout(Stdio::null());
+    doer.args(["--set=VERBOSITY=terse", "--set=SHOW_CONTEXT=never", "--file=-"]);
     // What is dumped sets the path to nothing.
     let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
     let end = format!(
@@ -117,6 +127,20 @@ pub async fn restore_dump(url: &SecretString, file: &Path, name: &str, value: &s
         quoted(value)
     );
     tokio::task::spawn_blocking(move || pipe_dump(writer, doer, &end)).await?
+}
+
+/// Whether a dump holds large objects.
+async fn holds_large_objects(mut lister: Command, file: &Path) -> anyhow::Result<bool> {
+    lister.arg("--list").arg(file).stdin(Stdio::null());
+    let output =
+        tokio::task::spawn_blocking(move || lister.output()).await?.context("pg_restore can't be run")?;
+    if !output.status.success() {
+        bail!("pg_restore failed: {}", problem(&String::from_utf8_lossy(&output.stderr)));
+    }
+    let said = String::from_utf8_lossy(&output.stdout);
+    Ok(said
+        .lines()
+        .any(|line| !line.starts_with(';') && line.split_whitespace().any(|word| word.starts_with("BLOB"))))
 }
 
 fn pipe_dump(mut writer: Command, mut doer: Command, end: &str) -> anyhow::Result<()> {

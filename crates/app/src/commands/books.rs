@@ -57,6 +57,7 @@ pub async fn sign(config: &Config, key: &Path, date: Option<String>) -> anyhow::
     ensure!(is_day && date <= today, "--date takes a day such as {today}, and none to come");
     let key = SigningKey::read(key)?;
     let store = Store::open_existing(config).await?;
+    gateway::refuse_another_provider(config, &store).await?;
     let ports = gateway::idle_ports(config, &store, Gate::of(&store, config.restore_ask).await?).await?;
     let provider = ports.provider.as_ref();
     print!("{}", books::sign(&store, &config.public_url, &key, &date, provider).await?);

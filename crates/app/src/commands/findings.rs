@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::store::Store;
 
 /// What an operator does about each kind of finding. A test holds it against the domain's sources.
-const ACTIONS: [(&str, &str); 19] = [
+const ACTIONS: [(&str, &str); 20] = [
     (
         "accepted_though_not_sent",
         "the provider took what it had proved it never would: ask it what became of the payment by its end-to-end id; the books stay as they are until it says",
@@ -80,6 +80,10 @@ const ACTIONS: [(&str, &str); 19] = [
     (
         "taken_back",
         "money of a payment went back without a refund, such as by MED: it was taken from the wallet or is owed; tell the integrator",
+    ),
+    (
+        "taken_back_less_at_provider",
+        "the provider says that less of the payment went back than it had said: what was taken stays taken; have it say in writing where the money is, and settle it with the integrator",
     ),
     (
         "unidentified_payment",

@@ -92,6 +92,8 @@ async fn what_the_provider_says_of_an_ended_withdrawal_agrees_is_news_or_is_told
         ),
         (&[fail], Some(failed()), Proved::Agrees, 0),
         (&[fail], None, Proved::Agrees, 0),
+        (&[fail], Some(Progress::Returned(cents(1_000))), Proved::Agrees, 0),
+        (&[fail], Some(Progress::Returned(cents(400))), Proved::Learned, -600),
         (&[fail], Some(Progress::Accepted), Proved::Differs("accepted_though_not_sent"), 0),
         (&[fail], Some(Progress::Completed), Proved::Learned, -1_000),
         (&[Withdrawal::queue, Withdrawal::cancel], Some(Progress::Completed), Proved::Learned, -1_000),
@@ -171,6 +173,8 @@ async fn what_came_in_later_is_credited_and_what_was_credited_and_is_not_there_i
         (vec![first(), payment(99, 300)], 0, Proved::Learned, 300 - 10),
         (vec![first()], 100, Proved::Learned, -100),
         (vec![], 0, Proved::Differs("paid_differs_at_provider"), 0),
+        // Another one of the same amount doesn't stand for the first.
+        (vec![payment(99, PAID_CENTS)], 0, Proved::Differs("paid_differs_at_provider"), PAID_CENTS - 10),
         // The first is told with another amount, so it is not credited as that.
         (
             vec![Payment { amount: amount(PAID_CENTS + 1), ..first() }],
@@ -188,6 +192,27 @@ async fn what_came_in_later_is_credited_and_what_was_credited_and_is_not_there_i
             assert!(world.findings().contains(&code), "{:?}", world.findings());
         }
     }
+}
+
+#[tokio::test]
+async fn less_taken_back_than_was_taken_is_told() {
+    let world = paid_world();
+    let first = || vec![payment(u32::try_from(CHARGE).unwrap(), PAID_CENTS)];
+    let resource = world.charge(CHARGE).resource();
+    assert_eq!(prove(&world, resource, tells(first(), cents(500))).await, Proved::Learned);
+    assert_eq!(prove(&world, resource, tells(first(), cents(500))).await, Proved::Agrees);
+    let told = prove(&world, resource, tells(first(), cents(499))).await;
+    assert_eq!(told, Proved::Differs("taken_back_less_at_provider"));
+}
+
+#[tokio::test]
+async fn what_a_provider_can_not_know_is_not_asked_about() {
+    let world = world_in(&[fail]);
+    let mut provider = MockSettlementProvider::new();
+    // It doesn't find things by our reference; and would panic if it were asked.
+    provider.expect_not_found_is_proof_after().returning(|| None);
+    let resource = world.withdrawal().resource();
+    assert_eq!(prove(&world, resource, provider).await, Proved::Open);
 }
 
 #[tokio::test]

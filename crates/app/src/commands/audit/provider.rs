@@ -19,6 +19,7 @@ use crate::system::SystemClock;
 /// Asks the provider about what has ended in the last `days` days.
 pub async fn run(config: &Config, days: u64, as_json: bool) -> anyhow::Result<ExitCode> {
     let store = Store::open_existing(config).await?;
+    gateway::refuse_another_provider(config, &store).await?;
     let ports = gateway::idle_ports(config, &store, Gate::of(&store, config.restore_ask).await?).await?;
     let proving = Proving::new(&store, &ports, config.proofs.clone());
     let now = SystemClock.now();
