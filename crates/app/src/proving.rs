@@ -849,6 +849,33 @@ mod tests {
         }
     }
 
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_lease_of_a_clock_gone_wrong_and_a_proof_that_is_off_hold_nobody_up() {
+        let world = World::new().await;
+        let paid = world.paid(world.owners[0], 1, NOW.minus(DAY + Duration::from_hours(1))).await;
+        let ahead = NOW.plus(DAY * 365);
+        let wrong = Standing { until: ahead, at: ahead, ..Standing::NONE };
+        world.store.facts.keep_fact(FACT, wrong.text()).await.unwrap();
+        world.proving(9).step(NOW).await.unwrap();
+        assert_eq!(world.asked(), [paid], "no lease is as long as that");
+        // Switched off for a day, nobody is late.
+        world.proving(0).step(NOW.plus(DAY / 2)).await.unwrap();
+        assert!(Standing::last(&world.store).await.unwrap().is_some());
+        world.proving(0).step(NOW.plus(DAY * 2)).await.unwrap();
+        assert_eq!(Standing::last(&world.store).await.unwrap(), None);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_age_that_is_not_asked_at_any_more_is_forgotten() {
+        let world = World::new().await;
+        world.paid(world.owners[0], 1, NOW.minus(DAY + Duration::from_hours(1))).await;
+        let fact = format!("proof {}", world.owners[0].0);
+        world.store.facts.keep_fact(&fact, "700:1".to_owned()).await.unwrap();
+        world.proving(9).step(NOW).await.unwrap();
+        let places = read_places(&world.store.facts.fact(&fact).await.unwrap().unwrap());
+        assert_eq!(places.into_keys().collect::<Vec<_>>(), [24, 168]);
+    }
+
     #[test]
     fn every_outcome_is_counted() {
         let error = ProviderError::Unavailable(String::new());
