@@ -117,7 +117,7 @@ pub const SETTINGS: &[Setting] = &[
     open(
         "PIX_DB_GROUP",
         Some("true"),
-        "PostgreSQL: whether writes that come at the same time are sent together, true or false.",
+        "PostgreSQL: whether writes that come at the same time are sent together, and lookups, true or false.",
     ),
     open("PIX_DB_GROUP_MAX", Some("256"), "PostgreSQL: at most so many writes in one group, 1 to 256."),
     open("PIX_DB_GROUPS_IN_FLIGHT", Some("2"), "PostgreSQL: at most so many groups at once, 1 to 16."),
@@ -125,6 +125,11 @@ pub const SETTINGS: &[Setting] = &[
         "PIX_DB_GATHER_WAIT_US",
         Some("200"),
         "PostgreSQL: how long the next group waits for those that the last one answered to come again, 0 to 1000 microseconds; nobody waits on an idle store.",
+    ),
+    open(
+        "PIX_DB_LOOKUPS_IN_FLIGHT",
+        Some("2"),
+        "PostgreSQL: at most so many queries at once that look charges up by their ids, and so many for withdrawals, 1 to 16; whoever comes meanwhile shares the next one, with PIX_DB_GROUP.",
     ),
     open(
         "PIX_CACHE_TTL_MS",
@@ -1213,6 +1218,7 @@ fn postgres(source: &Source) -> Result<PgOptions, ConfigError> {
         max_group: source.size("PIX_DB_GROUP_MAX", 256)?,
         groups_in_flight: source.size("PIX_DB_GROUPS_IN_FLIGHT", 16)?,
         gather_wait: Duration::from_micros(source.number("PIX_DB_GATHER_WAIT_US", 0, 1000)?),
+        lookups_in_flight: source.size("PIX_DB_LOOKUPS_IN_FLIGHT", 16)?,
     };
     Ok(PgOptions {
         migrate: false,
@@ -1472,6 +1478,7 @@ mod tests {
             ("PIX_DB_GROUP_MAX", "257", "from 1 to 256"),
             ("PIX_DB_GROUPS_IN_FLIGHT", "17", "from 1 to 16"),
             ("PIX_DB_GATHER_WAIT_US", "1001", "from 0 to 1000"),
+            ("PIX_DB_LOOKUPS_IN_FLIGHT", "17", "from 1 to 16"),
             ("PIX_CACHE_TTL_MS", "5001", "from 0 to 5000"),
             ("PIX_OTLP_ENDPOINT", "collector:4318", "an address such as"),
             ("PIX_OTLP_HEADERS", "hunter2", "name=value,name=value"),
@@ -1715,6 +1722,7 @@ mod tests {
             ("PIX_DB_GROUP_MAX", "6"),
             ("PIX_DB_GROUPS_IN_FLIGHT", "7"),
             ("PIX_DB_GATHER_WAIT_US", "8"),
+            ("PIX_DB_LOOKUPS_IN_FLIGHT", "9"),
         ]);
         let expected = PgOptions {
             migrate: false,
@@ -1729,6 +1737,7 @@ mod tests {
                 max_group: 6,
                 groups_in_flight: 7,
                 gather_wait: Duration::from_micros(8),
+                lookups_in_flight: 9,
             }),
         };
         assert_eq!(options, expected);

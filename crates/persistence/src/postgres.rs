@@ -6,6 +6,7 @@
 //! | `pool` | the three pools and the settings of every connection |
 //! | `columns`, `statement` | transitions as one statement over arrays |
 //! | `group` | gathering concurrent transitions |
+//! | `lookups` | looking records up by their ids, many in one query |
 //! | `apply` | running them: one by one, or a group; and finding out what became of a lost commit |
 //! | `due`, `inbox` | the statements of the workers |
 //! | `charges`, `withdrawals`, `refunds`, `books`, `evidence`, `follow_ups`, `callbacks`, `audit_log`, `seals`, `settings`, `facts` | the other ports |
@@ -16,7 +17,8 @@
 //! refuses writes nothing.
 //!
 //! **Groups**: while one group is at the database, whoever comes waits and goes with the next one. A lone caller goes at
-//! once. Each transition of a group succeeds or fails on its own.
+//! once. Each transition of a group succeeds or fails on its own. Those that only bring money lock their wallets last, and
+//! groups of them share one.
 //!
 //! **Lost commits**: when the connection breaks after a statement was sent, the same transition is applied again on a
 //! fresh connection. Its guards make sure that it can't happen twice, and the number it carries (`events.transition_id`)
@@ -37,6 +39,7 @@ mod follow_ups;
 mod group;
 mod inbox;
 mod limits;
+mod lookups;
 mod open;
 mod outbox;
 mod page;
@@ -56,13 +59,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pix_domain::error::StoreError;
+use tokio::runtime::Handle;
 
 use apply::Applier;
 use error::DbError;
 use group::Gatherer;
 pub use group::{MAX_GATHER_WAIT, MAX_GROUP};
+use lookups::{Lookups, Sharing};
 pub use open::OpenError;
 use pool::{Conn, Connections, PoolSettings, Purpose};
+
+use crate::rows::{ChargeRow, WithdrawalRow};
 
 /// How a store is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,11 +104,18 @@ pub struct Grouping {
     /// How long the next group waits for those that the last one answered to come again; never more than
     /// [`MAX_GATHER_WAIT`]. Nobody waits on an idle store.
     pub gather_wait: Duration,
+    /// At most so many queries at once that look up records of one kind by their ids.
+    pub lookups_in_flight: usize,
 }
 
 impl Default for Grouping {
     fn default() -> Self {
-        Self { max_group: MAX_GROUP, groups_in_flight: 2, gather_wait: Duration::from_micros(200) }
+        Self {
+            max_group: MAX_GROUP,
+            groups_in_flight: 2,
+            gather_wait: Duration::from_micros(200),
+            lookups_in_flight: 2,
+        }
     }
 }
 
@@ -121,6 +135,22 @@ impl Default for PgOptions {
     }
 }
 
+/// Lookups that share queries.
+#[derive(Debug)]
+struct SharedLookups {
+    charges: Lookups<ChargeRow>,
+    withdrawals: Lookups<WithdrawalRow>,
+}
+
+impl SharedLookups {
+    fn new(reads: &Connections, sharing: Sharing, runtime: &Handle) -> Self {
+        Self {
+            charges: Lookups::new(reads.clone(), sharing, runtime.clone()),
+            withdrawals: Lookups::new(reads.clone(), sharing, runtime.clone()),
+        }
+    }
+}
+
 /// Everything in one PostgreSQL database.
 #[derive(Debug)]
 pub struct PgStore {
@@ -129,6 +159,7 @@ pub struct PgStore {
     workers: Connections,
     applier: Arc<Applier>,
     gatherer: Option<Gatherer>,
+    lookups: Option<SharedLookups>,
 }
 
 impl PgStore {
@@ -140,7 +171,7 @@ impl PgStore {
             open::migrate(&target).await?;
         }
         let schema_version = open::ready(&target).await?;
-        let runtime = tokio::runtime::Handle::current();
+        let runtime = Handle::current();
         let pool = |purpose, size| {
             let settings = PoolSettings {
                 size,
@@ -151,9 +182,15 @@ impl PgStore {
         };
         let money = pool(Purpose::Money, options.money_connections)?;
         let applier = Arc::new(Applier::new(money, &options));
+        let reads = pool(Purpose::Reads, options.read_connections)?;
+        let sharing = |grouping: Grouping| Sharing {
+            at_once: grouping.lookups_in_flight,
+            longest_wait: options.acquire_timeout,
+        };
         Ok(Self {
             schema_version,
-            reads: pool(Purpose::Reads, options.read_connections)?,
+            lookups: options.grouping.map(|grouping| SharedLookups::new(&reads, sharing(grouping), &runtime)),
+            reads,
             workers: pool(Purpose::Workers, options.worker_connections)?,
             gatherer: options
                 .grouping

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use pix_domain::audit;
 use pix_domain::charges::{Charge, ChargeState};
-use pix_domain::error::{ApplyError, ServiceError};
+use pix_domain::error::{ApplyError, ServiceError, StoreError};
 use pix_domain::evidence::Proof;
+use pix_domain::fees::{FeeRule, Percent};
 use pix_domain::ids::IntegratorId;
+use pix_domain::postbacks::events::EventQuery;
 use pix_domain::provider::Progress;
 use pix_domain::transition::Transition;
 use pix_domain::wallet::{Posting, Reason};
@@ -121,6 +124,62 @@ pub async fn money_never_stands_beside_a_debt(harness: &mut dyn StoreHarness) {
     assert_eq!(snapshot(&services.stores).await, before);
     assert_eq!(apply(forced.clone()).await, Ok(()));
     assert_eq!(purse(&services, integrator_id).await, (600, 0, 0));
+}
+
+/// Payments and new charges of several integrators that reach the store together: each is booked and numbered as if it
+/// had come alone, or refused for its own reason, though one of them meets a debt and another one nobody's wallet.
+pub async fn what_comes_in_together_is_booked_each_on_its_own(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let owners = [services.integrator().await, services.integrator().await, services.integrator().await];
+    let owing = services.integrator().await;
+    let spent = services.paid_charge(owing, 1_000).await;
+    services.apply(services.withdrawal_intent(owing, 1_000)).await;
+    taken_back(&services, &spent, 400).await;
+    assert_eq!(purse(&services, owing).await, (0, 1_000, 400));
+    let apply_all = async |transitions| services.stores.domain.transitions.apply_all(transitions).await;
+    let fee = FeeRule::new(cents(3), Percent::zero(), cents(0), None).expect("a fee");
+    let (mut paid, mut payments) = ([0_i64; 3], [0_usize; 3]);
+    for (round, trouble) in [None, Some("stale"), Some("debt"), Some("nobody"), None].into_iter().enumerate()
+    {
+        let mut together = Vec::new();
+        for (place, owner) in owners.iter().copied().enumerate().cycle().take(7) {
+            let charge = services.charge(owner, 100).await;
+            let credit = next(charge.pay(services.payment(100), &fee, services.now()));
+            together.extend([credit, services.charge_intent(owner)]);
+            paid[place] += 97;
+            payments[place] += 1;
+        }
+        let refused = together.len();
+        match trouble {
+            Some("stale") => together.push(together[0].clone()),
+            Some("debt") => {
+                let charge = services.charge(owing, 100).await;
+                together.push(services.credit_intent(&charge, services.payment(100)));
+            }
+            Some(_) => together.push(services.charge_intent(IntegratorId(services.id()))),
+            None => {}
+        }
+        let results = apply_all(together).await;
+        assert_eq!(results[..refused], vec![Ok(()); refused], "{round}");
+        match (trouble, &results[refused..]) {
+            (None, [])
+            | (Some("stale"), [Err(ApplyError::Stale)])
+            | (Some("debt"), [Err(ApplyError::Owing)]) => {}
+            (Some("nobody"), [Err(ApplyError::Store(StoreError::Rejected(_)))]) => {}
+            (trouble, rest) => panic!("{trouble:?}: {rest:?}"),
+        }
+        for ((owner, paid), payments) in owners.into_iter().zip(paid).zip(payments) {
+            assert_eq!(purse(&services, owner).await, (paid, 0, 0));
+            let book = services.stores.books.book(owner).await.expect("the book");
+            assert_eq!(audit::check(owner, &book), Vec::new());
+            let query = EventQuery { limit: 1_000, ..EventQuery::default() };
+            let events = services.stores.postbacks.events.events(owner, query).await.expect("events");
+            let numbers: Vec<u64> = events.iter().map(|listed| listed.event.number).collect();
+            assert_eq!(numbers, (1..).take(numbers.len()).collect::<Vec<u64>>());
+            assert_eq!(numbers.len(), payments);
+        }
+    }
+    assert_eq!(purse(&services, owing).await, (0, 1_000, 400));
 }
 
 /// Payments, withdrawals and forced returns at once: whatever the order, what is owed is exact and never beside money.

@@ -26,8 +26,12 @@ use crate::schema::{charges, receipts};
 #[async_trait]
 impl ChargeStore for PgStore {
     async fn find(&self, integrator_id: IntegratorId, id: ChargeId) -> Result<Option<Charge>, StoreError> {
+        let (owner, id) = (DbId::from(integrator_id), DbId(id.0));
+        if let Some(lookups) = &self.lookups {
+            return lookups.charges.find(owner, id).await;
+        }
         let mut conn = self.reads().await?;
-        find(&mut conn, integrator_id.into(), DbId(id.0)).await
+        find(&mut conn, owner, id).await
     }
 
     async fn find_by_external_id(

@@ -1,11 +1,15 @@
 //! Gathering concurrent transitions, so that many share one statement, one commit and one lock of a hot wallet.
 //!
 //! Nobody waits for a timer on an idle store: a lone transition goes at once. While groups are at the database, whoever
-//! comes waits in line, and the next group takes all of the line that goes together. Two transitions that touch the same
-//! record, name, handle or receipt never go together, nor while the other one is at the database, and keep their order:
-//! a statement doesn't see what it writes itself.
+//! comes waits in line, and the next group takes all of the line that goes together. A further group goes beside them
+//! when it is worth its cost, or somebody has waited for long. Two transitions that touch the same record, name, handle or receipt never go together, nor
+//! while the other one is at the database, and keep their order: a statement doesn't see what it writes itself.
+//!
+//! A wallet is with one group at a time, or with several that only bring money (`statement`, `is_credit`): they write what
+//! is not in the wallet side by side. Whoever stays in line for a wallet has it before those that come later.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,14 +19,18 @@ use pix_domain::ids::IntegratorId;
 use pix_domain::transition::{Guard, Transition};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::Grouping;
 use super::apply::{Applied, Applier, Sent};
+use super::statement::is_credit;
 
 /// The most transitions of one statement.
 pub const MAX_GROUP: usize = 256;
 /// The longest that a group waits for company.
 pub const MAX_GATHER_WAIT: Duration = Duration::from_millis(1);
+/// How long those in line wait for those at the database to be done, when they are not worth a group of their own.
+const PATIENCE: Duration = Duration::from_millis(10);
 /// The most transitions in line; the next one is told that the store is busy.
 const MAX_WAITING: usize = 16_384;
 
@@ -46,15 +54,29 @@ struct Line {
     waiting: VecDeque<Waiting>,
     /// What the groups at the database touch.
     touched: HashSet<u64>,
-    /// The wallets they move money in. Another group would only wait for their locks, and let all of its own wait.
-    wallets: HashSet<IntegratorId>,
+    /// The wallets they move money in. Another group would only wait for their locks, and let all of its own wait; but
+    /// groups of credits share a wallet, which each of them locks only when it has done the rest.
+    wallets: HashMap<IntegratorId, Hold>,
     /// How many groups are at the database, or about to be.
     groups: usize,
+    /// How many of them are about to be.
+    gathering: usize,
+    /// How many transitions are at the database.
+    at_database: usize,
+}
+
+/// How groups at the database have a wallet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Hold {
+    groups: usize,
+    /// Whether they are groups of credits.
+    credits: bool,
 }
 
 #[derive(Debug)]
 struct Waiting {
     sent: Arc<Sent>,
+    credit: bool,
     touches: Vec<u64>,
     answer: oneshot::Sender<Applied>,
 }
@@ -69,30 +91,70 @@ impl Waiting {
 
 impl Line {
     /// Takes the next group: up to `most` that go together and with the groups at the database.
-    fn take(&mut self, most: usize) -> Vec<Waiting> {
+    fn take(&mut self, most: usize) -> Group {
         let mut group: Vec<Waiting> = Vec::new();
         let mut left = VecDeque::new();
-        // Whoever touches the same as one that stays behind stays behind it.
+        // Whoever touches the same as one that stays behind stays behind it; and whoever stays behind for a wallet has it
+        // before those that come after.
         let mut behind: HashSet<u64> = HashSet::new();
+        let mut wallets_behind: HashSet<IntegratorId> = HashSet::new();
+        let (mut shares, mut takes) = (false, false);
         while let Some(next) = self.waiting.pop_front() {
             if group.len() >= most {
                 left.push_back(next);
                 break;
             }
-            let locked = next.wallet().is_some_and(|wallet| self.wallets.contains(&wallet));
-            if locked || next.touches.iter().any(|key| self.touched.contains(key) || behind.contains(key)) {
+            let wallet = next.wallet();
+            let hold = wallet.and_then(|wallet| self.wallets.get(&wallet));
+            let waits = wallet.is_some_and(|wallet| wallets_behind.contains(&wallet))
+                || hold.is_some_and(|hold| !hold.credits || takes || !next.credit)
+                || shares && !next.credit;
+            if waits || next.touches.iter().any(|key| self.touched.contains(key) || behind.contains(key)) {
                 behind.extend(&next.touches);
+                wallets_behind.extend(wallet.filter(|_| waits));
                 left.push_back(next);
             } else {
+                shares |= hold.is_some();
+                takes |= !next.credit;
                 self.touched.extend(&next.touches);
                 group.push(next);
             }
         }
         left.append(&mut self.waiting);
         self.waiting = left;
-        self.wallets.extend(group.iter().filter_map(Waiting::wallet));
-        group
+        let wallets: HashSet<IntegratorId> = group.iter().filter_map(Waiting::wallet).collect();
+        for wallet in &wallets {
+            let hold = self.wallets.entry(*wallet).or_insert(Hold { groups: 0, credits: !takes });
+            hold.groups = hold.groups.saturating_add(1);
+        }
+        self.at_database = self.at_database.saturating_add(group.len());
+        Group { members: group, wallets }
     }
+
+    /// Whether those in line go without waiting for those at the database. A group costs the server about as much as
+    /// eight of its members, so a further one has at least half as many as are there already: fewer go with the next one.
+    fn is_worth_a_group(&self) -> bool {
+        self.waiting.len() >= self.at_database.div_ceil(2)
+    }
+
+    /// One group less has this wallet.
+    fn release(&mut self, wallet: IntegratorId) {
+        if let Entry::Occupied(mut held) = self.wallets.entry(wallet) {
+            if held.get().groups > 1 {
+                held.get_mut().groups = held.get().groups.saturating_sub(1);
+            } else {
+                held.remove();
+            }
+        }
+    }
+}
+
+/// Transitions that go together.
+#[derive(Debug, Default)]
+struct Group {
+    members: Vec<Waiting>,
+    /// The wallets that they move money in.
+    wallets: HashSet<IntegratorId>,
 }
 
 impl Gatherer {
@@ -102,6 +164,7 @@ impl Gatherer {
             max_group: grouping.max_group.clamp(1, MAX_GROUP),
             groups_in_flight: grouping.groups_in_flight.max(1),
             gather_wait: grouping.gather_wait.min(MAX_GATHER_WAIT),
+            ..grouping
         };
         let line = Mutex::new(Line::default());
         let shared = Shared { applier, grouping, runtime, hasher: RandomState::new(), line };
@@ -110,25 +173,41 @@ impl Gatherer {
 
     /// Applies one, with whatever goes with it.
     pub async fn apply(&self, sent: Sent) -> Applied {
-        let (answer, answered) = oneshot::channel();
+        let (answer, mut answered) = oneshot::channel();
+        let credit = is_credit(&sent.transition);
         let touches = touches(&sent.transition, &self.shared.hasher);
-        let turn = {
+        let (turn, patient) = {
             let mut line = self.shared.line();
             if line.waiting.len() >= MAX_WAITING {
                 return Err(StoreError::Unavailable("too many writes are waiting".to_owned()).into());
             }
-            line.waiting.push_back(Waiting { sent: Arc::new(sent), touches, answer });
-            (line.groups < self.shared.grouping.groups_in_flight).then(|| {
-                line.groups = line.groups.saturating_add(1);
-                Turn { shared: Arc::clone(&self.shared), ended: false }
-            })
+            line.waiting.push_back(Waiting { sent: Arc::new(sent), credit, touches, answer });
+            let is_worth = line.is_worth_a_group();
+            (is_worth.then(|| self.turn(&mut line)).flatten(), !is_worth)
         };
         if let Some(turn) = turn {
             // A runtime that is gone drops it at once.
             self.shared.runtime.spawn(turn.run_groups());
         }
-        answered.await.unwrap_or_else(|_closed| {
-            Err(StoreError::Unknown("the store was closed during a write".to_owned()).into())
+        if patient && let Ok(answer) = timeout(PATIENCE, &mut answered).await {
+            return read(answer);
+        }
+        if patient {
+            let late = self.turn(&mut self.shared.line());
+            if let Some(mut turn) = late {
+                turn.is_late = true;
+                self.shared.runtime.spawn(turn.run_groups());
+            }
+        }
+        read(answered.await)
+    }
+
+    /// The right to run groups beside those that are at the database.
+    fn turn(&self, line: &mut Line) -> Option<Turn> {
+        (line.groups < self.shared.grouping.groups_in_flight && line.gathering == 0).then(|| {
+            line.groups = line.groups.saturating_add(1);
+            line.gathering = line.gathering.saturating_add(1);
+            Turn { shared: Arc::clone(&self.shared), gathering: true, is_late: false, ended: false }
         })
     }
 
@@ -150,6 +229,12 @@ impl Gatherer {
     }
 }
 
+fn read(answer: Result<Applied, oneshot::error::RecvError>) -> Applied {
+    answer.unwrap_or_else(|_closed| {
+        Err(StoreError::Unknown("the store was closed during a write".to_owned()).into())
+    })
+}
+
 impl Shared {
     fn line(&self) -> MutexGuard<'_, Line> {
         // Nothing in here panics while it holds the lock.
@@ -160,8 +245,11 @@ impl Shared {
     /// goes with this group or waits for the whole of it. Ends as soon as as many are in line as have come before.
     async fn gather(&self, before: usize) {
         let wait = self.grouping.gather_wait;
-        let expected = self.line().waiting.len().saturating_add(before).min(self.grouping.max_group);
-        if wait.is_zero() || expected < 2 {
+        let (expected, alone) = {
+            let line = self.line();
+            (line.waiting.len().saturating_add(before).min(self.grouping.max_group), line.at_database == 0)
+        };
+        if wait.is_zero() || expected < 2 || !alone {
             return;
         }
         // A timer of the runtime is ten times too coarse.
@@ -171,12 +259,13 @@ impl Shared {
         }
     }
 
-    async fn run(&self, group: Vec<Waiting>) {
+    async fn run(&self, Group { members: group, wallets }: Group) {
         let sent: Vec<Arc<Sent>> = group.iter().map(|waiting| Arc::clone(&waiting.sent)).collect();
         let mut at_database = AtDatabase {
             shared: self,
+            members: group.len(),
             touches: group.iter().flat_map(|waiting| &waiting.touches).copied().collect(),
-            wallets: group.iter().filter_map(Waiting::wallet).collect(),
+            wallets,
         };
         let results = self.applier.many(&sent).await;
         let mut again = Vec::new();
@@ -198,24 +287,26 @@ impl Shared {
 /// What a group at the database touches, until it has left, however it does.
 struct AtDatabase<'a> {
     shared: &'a Shared,
+    members: usize,
     touches: Vec<u64>,
-    wallets: Vec<IntegratorId>,
+    wallets: HashSet<IntegratorId>,
 }
 
 impl AtDatabase<'_> {
     fn leave(&mut self, line: &mut Line) {
+        line.at_database = line.at_database.saturating_sub(std::mem::take(&mut self.members));
         for key in self.touches.drain(..) {
             line.touched.remove(&key);
         }
-        for wallet in self.wallets.drain(..) {
-            line.wallets.remove(&wallet);
+        for wallet in self.wallets.drain() {
+            line.release(wallet);
         }
     }
 }
 
 impl Drop for AtDatabase<'_> {
     fn drop(&mut self) {
-        if !self.touches.is_empty() || !self.wallets.is_empty() {
+        if self.members > 0 {
             let shared = self.shared;
             self.leave(&mut shared.line());
         }
@@ -226,6 +317,10 @@ impl Drop for AtDatabase<'_> {
 /// nobody may be left to run those in line: they are told that nothing was done.
 struct Turn {
     shared: Arc<Shared>,
+    /// Between two groups.
+    gathering: bool,
+    /// Whether somebody has waited long enough for those at the database.
+    is_late: bool,
     ended: bool,
 }
 
@@ -237,16 +332,24 @@ impl Turn {
             self.shared.gather(before).await;
             let group = {
                 let mut line = self.shared.line();
-                let group = line.take(self.shared.grouping.max_group);
-                if group.is_empty() {
+                line.gathering = line.gathering.saturating_sub(1);
+                self.gathering = false;
+                // Those that are not worth a group of their own are taken by the groups that are at the database.
+                let others = line.groups > 1 && !self.is_late && !line.is_worth_a_group();
+                self.is_late = false;
+                let group = if others { Group::default() } else { line.take(self.shared.grouping.max_group) };
+                if group.members.is_empty() {
                     line.groups = line.groups.saturating_sub(1);
                     self.ended = true;
                     return;
                 }
                 group
             };
-            before = group.len();
+            before = group.members.len();
             self.shared.run(group).await;
+            let mut line = self.shared.line();
+            line.gathering = line.gathering.saturating_add(1);
+            self.gathering = true;
         }
     }
 }
@@ -258,6 +361,7 @@ impl Drop for Turn {
         }
         let mut line = self.shared.line();
         line.groups = line.groups.saturating_sub(1);
+        line.gathering = line.gathering.saturating_sub(usize::from(self.gathering));
         if line.groups > 0 {
             return;
         }
@@ -295,6 +399,9 @@ fn touches(transition: &Transition, hasher: &RandomState) -> Vec<u64> {
 
 #[cfg(test)]
 mod tests {
+    use pix_domain::money::Cents;
+    use pix_domain::wallet::{Account, Posting, Reason};
+
     use super::*;
 
     fn waiting(touches: &[u64]) -> Waiting {
@@ -303,11 +410,11 @@ mod tests {
             pix_domain::time::Timestamp::from_micros(0),
         );
         let sent = Arc::new(Sent { transition, id: uuid::Uuid::nil() });
-        Waiting { sent, touches: touches.to_vec(), answer: oneshot::channel().0 }
+        Waiting { sent, credit: true, touches: touches.to_vec(), answer: oneshot::channel().0 }
     }
 
-    fn keys(group: &[Waiting]) -> Vec<Vec<u64>> {
-        group.iter().map(|waiting| waiting.touches.clone()).collect()
+    fn keys(group: &Group) -> Vec<Vec<u64>> {
+        group.members.iter().map(|waiting| waiting.touches.clone()).collect()
     }
 
     #[test]
@@ -316,7 +423,7 @@ mod tests {
         line.waiting.extend([waiting(&[1]), waiting(&[2]), waiting(&[3])]);
         assert_eq!(keys(&line.take(2)), [vec![1], vec![2]]);
         assert_eq!(keys(&line.take(2)), [vec![3]]);
-        assert!(line.take(2).is_empty());
+        assert!(line.take(2).members.is_empty());
     }
 
     #[test]
@@ -325,10 +432,94 @@ mod tests {
         line.waiting.extend([waiting(&[1]), waiting(&[1, 2]), waiting(&[2]), waiting(&[3])]);
         assert_eq!(keys(&line.take(9)), [vec![1], vec![3]]);
         // 1 is still at the database; 2 waits behind it.
-        assert!(line.take(9).is_empty());
+        assert!(line.take(9).members.is_empty());
         line.touched.remove(&1);
         assert_eq!(keys(&line.take(9)), [vec![1, 2]]);
         line.touched.clear();
         assert_eq!(keys(&line.take(9)), [vec![2]]);
+    }
+
+    /// One that takes money of a wallet, or only brings it.
+    fn moving(wallet: u128, credit: bool, touch: u64) -> Waiting {
+        let owner = IntegratorId(uuid::Uuid::from_u128(wallet));
+        let mut transition = Transition::new(owner, pix_domain::time::Timestamp::from_micros(0));
+        let resource = pix_domain::ids::ResourceRef {
+            integrator_id: owner,
+            kind: pix_domain::ids::ResourceKind::Charge,
+            id: uuid::Uuid::nil(),
+        };
+        let (debit, credited) = if credit {
+            (Account::Clearing, Account::Available)
+        } else {
+            (Account::Available, Account::Held)
+        };
+        transition.postings.push(Posting {
+            debit,
+            credit: credited,
+            amount: Cents::new(1).unwrap(),
+            reason: Reason::ChargePaid,
+            resource,
+        });
+        let credit = is_credit(&transition);
+        let sent = Arc::new(Sent { transition, id: uuid::Uuid::nil() });
+        Waiting { sent, credit, touches: vec![touch], answer: oneshot::channel().0 }
+    }
+
+    #[test]
+    fn groups_that_only_bring_money_share_a_wallet() {
+        let mut line = Line::default();
+        line.waiting.extend([moving(7, true, 1)]);
+        let first = line.take(9);
+        line.waiting.extend([moving(7, true, 2), moving(7, true, 3)]);
+        assert_eq!(keys(&line.take(9)), [vec![2], vec![3]]);
+        // One of the two is done; the other one still has the wallet.
+        first.wallets.iter().for_each(|wallet| line.release(*wallet));
+        line.waiting.extend([moving(7, false, 4)]);
+        assert!(line.take(9).members.is_empty());
+        line.release(*first.wallets.iter().next().unwrap());
+        assert!(line.wallets.is_empty());
+        assert_eq!(keys(&line.take(9)), [vec![4]]);
+    }
+
+    #[test]
+    fn whoever_takes_money_has_the_wallet_alone_and_before_those_that_come_later() {
+        let mut line = Line::default();
+        line.waiting.extend([moving(7, true, 1)]);
+        let bringing = line.take(9);
+        // 3 would go with 1, and for ever another one with it; it waits behind 2. Another wallet is nothing to them.
+        line.waiting.extend([moving(7, false, 2), moving(7, true, 3), moving(8, true, 4)]);
+        assert_eq!(keys(&line.take(9)), [vec![4]]);
+        assert!(line.take(9).members.is_empty());
+        bringing.wallets.iter().for_each(|wallet| line.release(*wallet));
+        let mixed = line.take(9);
+        assert_eq!(keys(&mixed), [vec![2], vec![3]]);
+        line.waiting.extend([moving(7, true, 5)]);
+        assert!(line.take(9).members.is_empty());
+        mixed.wallets.iter().for_each(|wallet| line.release(*wallet));
+        assert_eq!(keys(&line.take(9)), [vec![5]]);
+    }
+
+    #[test]
+    fn one_group_does_not_share_one_wallet_and_take_of_another() {
+        let mut line = Line::default();
+        line.waiting.extend([moving(7, true, 1)]);
+        line.take(9);
+        line.waiting.extend([moving(8, false, 2), moving(7, true, 3), moving(8, true, 4)]);
+        assert_eq!(keys(&line.take(9)), [vec![2], vec![4]]);
+        line.waiting.extend([moving(9, false, 5)]);
+        assert_eq!(keys(&line.take(9)), [vec![3]]);
+        assert_eq!(keys(&line.take(9)), [vec![5]]);
+    }
+
+    #[test]
+    fn a_further_group_goes_when_it_is_worth_it() {
+        let mut line = Line::default();
+        assert!(line.is_worth_a_group());
+        line.waiting.extend([waiting(&[1]), waiting(&[2]), waiting(&[3])]);
+        line.take(9);
+        line.waiting.extend([waiting(&[4])]);
+        assert!(!line.is_worth_a_group());
+        line.waiting.extend([waiting(&[5])]);
+        assert!(line.is_worth_a_group());
     }
 }

@@ -32,7 +32,19 @@ use crate::schema::{
 const OPENED: usize = 1_000;
 
 /// Rows as records, with what is locked of them in its place. One more query, when anything is.
-pub async fn opened<R, T>(conn: &mut AsyncPgConnection, mut rows: Vec<R>) -> Result<Vec<T>, StoreError>
+pub async fn opened<R, T>(conn: &mut AsyncPgConnection, rows: Vec<R>) -> Result<Vec<T>, StoreError>
+where
+    R: Personal,
+    T: TryFrom<R, Error = StoreError>,
+{
+    opened_each(conn, rows).await?.into_iter().collect()
+}
+
+/// The same, where one that can't be read is nothing to the others.
+pub async fn opened_each<R, T>(
+    conn: &mut AsyncPgConnection,
+    rows: Vec<R>,
+) -> Result<Vec<Result<T, StoreError>>, StoreError>
 where
     R: Personal,
     T: TryFrom<R, Error = StoreError>,
@@ -54,8 +66,8 @@ where
             .of("locked_parts")?;
         locked.extend(parts);
     }
-    rows.iter_mut().try_for_each(|row| row.unlock(&locked))?;
-    rows.into_iter().map(T::try_from).collect()
+    let open = |mut row: R| row.unlock(&locked).and_then(|()| T::try_from(row));
+    Ok(rows.into_iter().map(open).collect())
 }
 
 /// The same of one.

@@ -15,6 +15,13 @@
 //! One after it may have been counted on money that didn't move, so it is refused only when it could not have had enough
 //! in any case, and else [`Code::Again`]: the next group decides it.
 //!
+//! Transitions that only bring money lack none, whatever is in the wallet: [`Verdict::Credits`]. A group of such, and of
+//! those that move none, needs nothing decided about its wallets, and so doesn't lock them before it has written what is
+//! not in them. So one such group writes its records while another one of the same wallet commits. Its wallets are
+//! changed in one step, the last, which says what is in them after the group; from that follows what was in them before
+//! each. A debt that it would leave money beside breaks the rule of the schema below, and undoes the group: then each is
+//! asked for alone.
+//!
 //! A transition with parts is sent alone, its parts beside it as transitions of their own, and [`Fate::Shared`]: when one of
 //! them is refused, all are.
 //!
@@ -99,12 +106,34 @@ pub enum Fate {
     Shared,
 }
 
+/// How it is decided whether money may move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// The wallets are locked, and each transition is weighed against what is in them.
+    Weighed,
+    /// All of them may, since none takes any.
+    Credits,
+}
+
+/// Whether it takes nothing out of its wallet, at no step, and neither pays nor makes a debt. Whoever numbers an event in a
+/// wallet and moves nothing takes nothing.
+pub fn is_credit(transition: &Transition) -> bool {
+    let mut available = 0_i64;
+    transition.parts.is_empty()
+        && transition.postings.iter().all(|posting| {
+            available = available.saturating_add(posting.effect_cents(Account::Available));
+            let moves = |account| posting.effect_cents(account) != 0;
+            available >= 0 && !moves(Account::Held) && !moves(Account::Owed)
+        })
+}
+
 /// Transitions as the rows of one statement. Each MUST have passed `check_shape`, and no two may touch the same record,
 /// name, handle or receipt.
 #[derive(Debug)]
 pub struct Statement {
     form: Form,
     fate: Fate,
+    verdict: Verdict,
     transitions: i32,
     new_charges: Charges,
     charges: Charges,
@@ -131,7 +160,11 @@ pub struct Statement {
 impl Statement {
     /// The statement for `transitions`, each with the number that its events will carry.
     pub fn new(transitions: &[(&Transition, Uuid)], form: Form, fate: Fate) -> Self {
-        let mut statement = Self::empty(form, fate);
+        let credits =
+            transitions.len() > 1 && transitions.iter().all(|(transition, _)| is_credit(transition));
+        // One by one, whoever is refused is told why.
+        let verdict = if credits && fate == Fate::Own { Verdict::Credits } else { Verdict::Weighed };
+        let mut statement = Self::empty(form, fate, verdict);
         // Locks are taken in the order of keys; the rows keep the number of their transition.
         let mut moving: Vec<IntegratorId> = transitions
             .iter()
@@ -163,10 +196,11 @@ impl Statement {
         statement
     }
 
-    fn empty(form: Form, fate: Fate) -> Self {
+    fn empty(form: Form, fate: Fate, verdict: Verdict) -> Self {
         Self {
             form,
             fate,
+            verdict,
             transitions: 0,
             new_charges: Charges::default(),
             charges: Charges::default(),
@@ -417,13 +451,11 @@ impl QueryFragment<Pg> for Statement {
         self.walk_guards(&mut out);
         self.walk_money(&mut out);
         self.walk_writes(&mut out);
-        out.push_sql("SELECT codes FROM verdict");
+        out.push_sql("SELECT codes FROM ");
+        out.push_sql(self.codes());
         Ok(())
     }
 }
-
-/// Whether the code of a row's transition is 0. `verdict` has one row, so this is a subscript and no join.
-const ACCEPTED: &str = " WHERE ((SELECT codes FROM verdict))[n.ord] = 0";
 
 impl Statement {
     fn walk_rows<'b>(&'b self, out: &mut AstPass<'_, 'b, Pg>) -> QueryResult<()> {
@@ -450,6 +482,22 @@ impl Statement {
 
     fn moves_money(&self) -> bool {
         !self.money.ord.is_empty()
+    }
+
+    /// The relation whose one row has the codes that stand.
+    const fn codes(&self) -> &'static str {
+        match self.verdict {
+            Verdict::Weighed => "verdict",
+            Verdict::Credits => "guarded",
+        }
+    }
+
+    /// Whether the code of a row's transition is 0. There is one row of codes, so this is a subscript and no join.
+    const fn accepted(&self) -> &'static str {
+        match self.verdict {
+            Verdict::Weighed => " WHERE ((SELECT codes FROM verdict))[n.ord] = 0",
+            Verdict::Credits => " WHERE ((SELECT codes FROM guarded))[n.ord] = 0",
+        }
     }
 
     /// `refused` and `guarded`.
@@ -520,13 +568,7 @@ impl Statement {
     }
 
     fn walk_record_guards(&self, out: &mut AstPass<'_, '_, Pg>) {
-        let tables = [
-            ("charges", self.charges.ord.is_empty(), self.new_charges.ord.is_empty()),
-            ("withdrawals", self.withdrawals.ord.is_empty(), self.new_withdrawals.ord.is_empty()),
-            ("refunds", self.refunds.ord.is_empty(), self.new_refunds.ord.is_empty()),
-            ("splits", self.splits.ord.is_empty(), self.new_splits.ord.is_empty()),
-        ];
-        for (table, none_changes, none_is_new) in tables {
+        for (table, _, none_changes, none_is_new) in self.tables() {
             if !none_changes {
                 out.push_sql(" UNION ALL SELECT n.ord, n.place + ");
                 push_number(STALE, out);
@@ -562,10 +604,14 @@ impl Statement {
 
     /// `purse`, `decided` and `verdict`.
     fn walk_money(&self, out: &mut AstPass<'_, '_, Pg>) {
-        if !self.moves_money() {
-            out.push_sql("verdict AS MATERIALIZED (SELECT codes FROM guarded), ");
-            return;
+        match self.verdict {
+            Verdict::Credits => {}
+            Verdict::Weighed if self.moves_money() => self.weigh(out),
+            Verdict::Weighed => out.push_sql("verdict AS MATERIALIZED (SELECT codes FROM guarded), "),
         }
+    }
+
+    fn weigh(&self, out: &mut AstPass<'_, '_, Pg>) {
         out.push_sql(
             "purse AS MATERIALIZED (SELECT array_agg(n.integrator_id ORDER BY n.wallet) AS owners, \
              array_agg(coalesce(w.available_cents, -1) ORDER BY n.wallet) AS available, \
@@ -639,9 +685,47 @@ impl Statement {
         );
     }
 
+    /// Changes the wallets of credits; `verdict` is what was in them just before each.
+    fn credit(&self, out: &mut AstPass<'_, '_, Pg>) {
+        out.push_sql(
+            "_wallets AS (INSERT INTO wallets (integrator_id, available_cents, held_cents, entries, owed_cents, told) \
+             SELECT ((SELECT array_agg(integrator_id ORDER BY wallet) FROM in_wallets))[n.wallet], \
+             sum(n.available)::bigint, 0, sum(n.entries)::bigint, 0, sum(n.told)::bigint FROM in_money n",
+        );
+        out.push_sql(self.accepted());
+        // In the order of keys, since each is locked here.
+        out.push_sql(
+            " GROUP BY n.wallet ORDER BY n.wallet ON CONFLICT (integrator_id) DO UPDATE SET \
+             available_cents = wallets.available_cents + excluded.available_cents, \
+             entries = wallets.entries + excluded.entries, told = wallets.told + excluded.told \
+             RETURNING integrator_id, available_cents, held_cents, entries, told), \
+             purse AS MATERIALIZED (SELECT array_agg(available_cents ORDER BY integrator_id) AS available, \
+             array_agg(held_cents ORDER BY integrator_id) AS held, array_agg(entries ORDER BY integrator_id) AS entries, \
+             array_agg(told ORDER BY integrator_id) AS told FROM _wallets), \
+             moved AS MATERIALIZED (SELECT n.ord, dense_rank() OVER (ORDER BY n.wallet) AS place, \
+             sum(n.available) OVER on_from AS available, sum(n.entries) OVER on_from AS entries, \
+             sum(n.told) OVER on_from AS told FROM in_money n",
+        );
+        out.push_sql(self.accepted());
+        out.push_sql(
+            " WINDOW on_from AS (PARTITION BY n.wallet ORDER BY n.ord DESC \
+             ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)), \
+             verdict AS MATERIALIZED (SELECT array_agg(available ORDER BY ord) AS available, \
+             array_agg(held ORDER BY ord) AS held, array_agg(entries ORDER BY ord) AS entries, \
+             array_agg(told ORDER BY ord) AS told FROM (SELECT ord, max(available)::bigint AS available, \
+             max(held) AS held, max(entries)::bigint AS entries, max(told)::bigint AS told FROM (\
+             SELECT ord, ((SELECT available FROM purse))[place] - available AS available, \
+             ((SELECT held FROM purse))[place] AS held, ((SELECT entries FROM purse))[place] - entries AS entries, \
+             ((SELECT told FROM purse))[place] - told AS told FROM moved \
+             UNION ALL SELECT ord, -1, -1, -1, -1 FROM numbers) a GROUP BY ord) v), ",
+        );
+    }
+
     /// What is written of money.
     fn walk_books(&self, out: &mut AstPass<'_, '_, Pg>) {
-        if self.moves_money() {
+        if self.moves_money() && self.verdict == Verdict::Credits {
+            self.credit(out);
+        } else if self.moves_money() {
             // Locked above: what was read there is what is there.
             out.push_sql(
                 "_wallets AS (INSERT INTO wallets (integrator_id, available_cents, held_cents, entries, owed_cents, told) \
@@ -669,20 +753,71 @@ impl Statement {
                  ((SELECT available FROM verdict))[n.ord] + n.available, \
                  ((SELECT held FROM verdict))[n.ord] + n.held, n.created_at FROM in_postings n",
             );
-            out.push_sql(ACCEPTED);
+            out.push_sql(self.accepted());
             out.push_sql("), ");
         }
     }
 
     /// Everything that is written.
+    ///
+    /// The server runs what is in the list from its end to its beginning. Nothing depends on it but how long others wait:
+    /// credits change their wallets, and so lock them, when that is first asked for. What comes after the wallets in the
+    /// list is written before, and what has a name of its own, which somebody else may be writing too, comes before them:
+    /// nobody waits for a wallet with a name in hand that the owner of the wallet may want.
     fn walk_writes(&self, out: &mut AstPass<'_, '_, Pg>) {
+        self.walk_named(out);
         self.walk_books(out);
-        self.walk_records(out);
-        if !self.events.ord.is_empty() {
-            out.push_sql("_events AS (");
-            push_insert("events", "in_events", Events::COLUMNS.get(1..).unwrap_or_default(), out);
+        self.walk_told(out);
+        self.walk_changed(out);
+        self.walk_happened(out);
+        // Ends the list.
+        out.push_sql("_done AS (SELECT true) ");
+    }
+
+    /// What takes a name: new records, handles, and the keys of twins.
+    fn walk_named(&self, out: &mut AstPass<'_, '_, Pg>) {
+        for (table, columns, _, none_is_new) in self.tables() {
+            if !none_is_new {
+                out.push_sql("_new_");
+                out.push_sql(table);
+                out.push_sql(" AS (");
+                push_insert(table, &format!("in_new_{table}"), columns, self.accepted(), out);
+                out.push_sql("), ");
+            }
+        }
+        if !self.handles.ord.is_empty() {
+            out.push_sql("_handles AS (");
+            push_insert(
+                "handles",
+                "in_handles",
+                Handles::COLUMNS.get(1..).unwrap_or_default(),
+                self.accepted(),
+                out,
+            );
             out.push_sql("), ");
         }
+        if !self.twins.ord.is_empty() {
+            // One that nobody had is inserted as such: two who come at once for it can't both have it.
+            out.push_sql(
+                "_new_twins AS (INSERT INTO twins (integrator_id, key, resource_id, others, created_at) \
+                 SELECT n.integrator_id, n.key, n.resource_id, n.others, n.created_at FROM in_twins n",
+            );
+            out.push_sql(self.accepted());
+            out.push_sql(
+                " AND n.expected IS NULL), \
+                 _twins AS (INSERT INTO twins (integrator_id, key, resource_id, others, created_at) \
+                 SELECT n.integrator_id, n.key, n.resource_id, n.others, n.created_at FROM in_twins n",
+            );
+            out.push_sql(self.accepted());
+            out.push_sql(
+                " AND n.expected IS NOT NULL ON CONFLICT (integrator_id, key) DO UPDATE SET \
+                 resource_id = excluded.resource_id, others = excluded.others, created_at = excluded.created_at), ",
+            );
+        }
+    }
+
+    /// What is numbered in the wallet.
+    fn walk_told(&self, out: &mut AstPass<'_, '_, Pg>) {
         if !self.told.ord.is_empty() {
             out.push_sql(
                 "_told AS (INSERT INTO events (integrator_id, resource_kind, resource_id, sequence, kind, created_at, \
@@ -691,7 +826,22 @@ impl Statement {
                  ((SELECT told FROM verdict))[n.ord] + n.number, n.moved_cents, n.related_id, n.snapshot \
                  FROM in_told n",
             );
-            out.push_sql(ACCEPTED);
+            out.push_sql(self.accepted());
+            out.push_sql("), ");
+        }
+    }
+
+    /// What happened, beside the records.
+    fn walk_happened(&self, out: &mut AstPass<'_, '_, Pg>) {
+        if !self.events.ord.is_empty() {
+            out.push_sql("_events AS (");
+            push_insert(
+                "events",
+                "in_events",
+                Events::COLUMNS.get(1..).unwrap_or_default(),
+                self.accepted(),
+                out,
+            );
             out.push_sql("), ");
         }
         if !self.deliveries.ord.is_empty() {
@@ -700,12 +850,7 @@ impl Statement {
                  state, due_at, attempts, claims, created_at) SELECT n.integrator_id, n.resource_kind, n.resource_id, \
                  n.sequence, n.lane, 'waiting', n.created_at, 0, 0, n.created_at FROM in_deliveries n",
             );
-            out.push_sql(ACCEPTED);
-            out.push_sql("), ");
-        }
-        if !self.handles.ord.is_empty() {
-            out.push_sql("_handles AS (");
-            push_insert("handles", "in_handles", Handles::COLUMNS.get(1..).unwrap_or_default(), out);
+            out.push_sql(self.accepted());
             out.push_sql("), ");
         }
         if !self.receipts.ord.is_empty() {
@@ -716,7 +861,7 @@ impl Statement {
                  WHERE t.integrator_id = n.integrator_id AND t.charge_id = n.charge_id), n.amount_cents, n.paid_at, \
                  n.payer_name, n.payer_document, n.created_at FROM in_receipts n",
             );
-            out.push_sql(ACCEPTED);
+            out.push_sql(self.accepted());
             out.push_sql("), ");
         }
         if !self.findings.ord.is_empty() {
@@ -727,38 +872,25 @@ impl Statement {
                  FROM findings t WHERE t.integrator_id = n.integrator_id), 0), n.resource_kind, \
                  n.resource_id, n.code, n.detail, n.created_at FROM in_findings n",
             );
-            out.push_sql(ACCEPTED);
+            out.push_sql(self.accepted());
             out.push_sql(" ON CONFLICT ON CONSTRAINT findings_code_key DO NOTHING), ");
-        }
-        if !self.twins.ord.is_empty() {
-            // One that nobody had is inserted as such: two who come at once for it can't both have it.
-            out.push_sql(
-                "_new_twins AS (INSERT INTO twins (integrator_id, key, resource_id, others, created_at) \
-                 SELECT n.integrator_id, n.key, n.resource_id, n.others, n.created_at FROM in_twins n",
-            );
-            out.push_sql(ACCEPTED);
-            out.push_sql(
-                " AND n.expected IS NULL), \
-                 _twins AS (INSERT INTO twins (integrator_id, key, resource_id, others, created_at) \
-                 SELECT n.integrator_id, n.key, n.resource_id, n.others, n.created_at FROM in_twins n",
-            );
-            out.push_sql(ACCEPTED);
-            out.push_sql(
-                " AND n.expected IS NOT NULL ON CONFLICT (integrator_id, key) DO UPDATE SET \
-                 resource_id = excluded.resource_id, others = excluded.others, created_at = excluded.created_at), ",
-            );
         }
         if !self.evidence.ord.is_empty() {
             out.push_sql("_evidence AS (");
-            push_insert("evidence", "in_evidence", EvidenceRows::COLUMNS.get(1..).unwrap_or_default(), out);
+            push_insert(
+                "evidence",
+                "in_evidence",
+                EvidenceRows::COLUMNS.get(1..).unwrap_or_default(),
+                self.accepted(),
+                out,
+            );
             out.push_sql(" ON CONFLICT ON CONSTRAINT evidence_pkey DO NOTHING), ");
         }
-        // Ends the list.
-        out.push_sql("_done AS (SELECT true) ");
     }
 
-    fn walk_records(&self, out: &mut AstPass<'_, '_, Pg>) {
-        let tables = [
+    /// Each table of records with its columns, and whether none of it changes and none is new.
+    const fn tables(&self) -> [(&'static str, &'static [&'static str], bool, bool); 4] {
+        [
             ("charges", Charges::TABLE, self.charges.ord.is_empty(), self.new_charges.ord.is_empty()),
             (
                 "withdrawals",
@@ -768,36 +900,40 @@ impl Statement {
             ),
             ("refunds", Refunds::TABLE, self.refunds.ord.is_empty(), self.new_refunds.ord.is_empty()),
             ("splits", Splits::TABLE, self.splits.ord.is_empty(), self.new_splits.ord.is_empty()),
-        ];
-        for (table, columns, none_changes, none_is_new) in tables {
-            if !none_is_new {
-                out.push_sql("_new_");
-                out.push_sql(table);
-                out.push_sql(" AS (");
-                push_insert(table, &format!("in_new_{table}"), columns, out);
-                out.push_sql("), ");
+        ]
+    }
+
+    /// The records that change.
+    fn walk_changed(&self, out: &mut AstPass<'_, '_, Pg>) {
+        for (table, columns, none_changes, _) in self.tables() {
+            if none_changes {
+                continue;
             }
-            if !none_changes {
-                out.push_sql("_");
-                out.push_sql(table);
-                out.push_sql(" AS (");
-                push_insert(table, &format!("in_{table}"), columns, out);
-                // Every one of them is there, and locked: it is always an update, found by its key.
-                out.push_sql(" ON CONFLICT (integrator_id, id) DO UPDATE SET ");
-                for (index, column) in columns.iter().skip(2).enumerate() {
-                    out.push_sql(if index == 0 { "" } else { ", " });
-                    out.push_sql(column);
-                    out.push_sql(" = excluded.");
-                    out.push_sql(column);
-                }
-                out.push_sql("), ");
+            out.push_sql("_");
+            out.push_sql(table);
+            out.push_sql(" AS (");
+            push_insert(table, &format!("in_{table}"), columns, self.accepted(), out);
+            // Every one of them is there, and locked: it is always an update, found by its key.
+            out.push_sql(" ON CONFLICT (integrator_id, id) DO UPDATE SET ");
+            for (index, column) in columns.iter().skip(2).enumerate() {
+                out.push_sql(if index == 0 { "" } else { ", " });
+                out.push_sql(column);
+                out.push_sql(" = excluded.");
+                out.push_sql(column);
             }
+            out.push_sql("), ");
         }
     }
 }
 
 /// `INSERT INTO table (columns…) SELECT columns… FROM source`, of what was accepted.
-fn push_insert(table: &str, source: &str, columns: &[&str], out: &mut AstPass<'_, '_, Pg>) {
+fn push_insert(
+    table: &str,
+    source: &str,
+    columns: &[&str],
+    accepted: &'static str,
+    out: &mut AstPass<'_, '_, Pg>,
+) {
     out.push_sql("INSERT INTO ");
     out.push_sql(table);
     out.push_sql(" (");
@@ -813,7 +949,7 @@ fn push_insert(table: &str, source: &str, columns: &[&str], out: &mut AstPass<'_
     out.push_sql(" FROM ");
     out.push_sql(source);
     out.push_sql(" n");
-    out.push_sql(ACCEPTED);
+    out.push_sql(accepted);
 }
 
 fn push_number(number: i32, out: &mut AstPass<'_, '_, Pg>) {

@@ -43,8 +43,12 @@ impl WithdrawalStore for PgStore {
         integrator_id: IntegratorId,
         id: WithdrawalId,
     ) -> Result<Option<Withdrawal>, StoreError> {
+        let (owner, id) = (DbId::from(integrator_id), DbId(id.0));
+        if let Some(lookups) = &self.lookups {
+            return lookups.withdrawals.find(owner, id).await;
+        }
         let mut conn = self.reads().await?;
-        let same = withdrawals::table.find((DbId::from(integrator_id), DbId(id.0)));
+        let same = withdrawals::table.find((owner, id));
         let found = same.select(WithdrawalRow::as_select()).limit(1).row(&mut conn).await;
         let found: Option<WithdrawalRow> = found.optional().of("withdrawals")?;
         opened_one(&mut conn, found).await

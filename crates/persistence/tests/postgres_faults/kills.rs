@@ -58,6 +58,7 @@ async fn nothing_is_lost_when_the_server_is_killed_with_one_connection_and_no_pa
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn nothing_is_lost_when_the_server_is_killed_under_small_groups_at_once() {
-    let grouping = Grouping { max_group: 3, groups_in_flight: 4, gather_wait: Duration::ZERO };
+    let grouping =
+        Grouping { max_group: 3, groups_in_flight: 4, gather_wait: Duration::ZERO, lookups_in_flight: 4 };
     survives("10 kills, small groups", PgOptions { grouping: Some(grouping), ..options() }).await;
 }

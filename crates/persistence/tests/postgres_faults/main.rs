@@ -5,6 +5,7 @@
 
 mod kills;
 mod lines;
+mod lookups;
 mod nodes;
 mod plans;
 mod standby;

@@ -7,11 +7,13 @@ use pix_conformance::Services;
 use pix_conformance::builders::{cents, key, next, report};
 use pix_domain::audit_log::{Action, AuditLog, AuditLogStore, Operator};
 use pix_domain::callbacks::{Callback, CallbackEnd, CallbackState, CallbackStore};
+use pix_domain::charges::store::ChargeStore;
 use pix_domain::follow_up::FollowUpStore;
-use pix_domain::ids::IntegratorId;
+use pix_domain::ids::{ChargeId, IntegratorId, WithdrawalId};
 use pix_domain::provider::Progress;
 use pix_domain::time::Timestamp;
 use pix_domain::transition::{Transition, TransitionStore};
+use pix_domain::withdrawals::store::WithdrawalStore;
 use pix_persistence::postgres::PgStore;
 use pix_pg_server::{Options, PgServer};
 
@@ -38,8 +40,10 @@ const TABLES: [&str; 15] = [
 ];
 
 /// What the statements that are looked at have in them.
-const OURS: [&str; 6] = [
+const OURS: [&str; 8] = [
     "Query Text: WITH",
+    "Query Text: SELECT found.* FROM unnest((SELECT $1), (SELECT $2)) AS wanted(integrator_id, id), LATERAL (SELECT \"charges\"",
+    "Query Text: SELECT found.* FROM unnest((SELECT $1), (SELECT $2)) AS wanted(integrator_id, id), LATERAL (SELECT \"withdrawals\"",
     "FOR KEY SHARE",
     "callbacks",
     "audit_log",
@@ -85,7 +89,7 @@ async fn every_shape(store: &Arc<PgStore>, services: &Services, owner: Integrato
     }
 }
 
-/// Every statement of the workers, and of the journal.
+/// Every statement of the workers and of the journal, and lookups.
 async fn every_errand(store: &Arc<PgStore>, services: &Services, owner: IntegratorId) {
     services.apply(services.withdrawal_intent(owner, 10)).await;
     let late = Timestamp::from_micros(i64::MAX / 2);
@@ -113,6 +117,10 @@ async fn every_errand(store: &Arc<PgStore>, services: &Services, owner: Integrat
     let waits = call(&services.id().to_string());
     assert!(store.keep(waits, waiting).await.unwrap());
     assert!(store.keep(call("ended"), ended).await.unwrap());
+
+    let id = services.id();
+    assert_eq!(ChargeStore::find(&**store, owner, ChargeId(id)).await.unwrap(), None);
+    assert_eq!(WithdrawalStore::find(&**store, owner, WithdrawalId(id)).await.unwrap(), None);
 
     let journal = AuditLog::new(store.clone(), services.clock.clone());
     let operator = Operator::parse("Ana").unwrap();

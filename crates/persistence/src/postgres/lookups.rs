@@ -1,0 +1,297 @@
+//! Looking records up by their ids, many in one query.
+//!
+//! A lookup costs the server little and its way there and back much: two system calls and a change of process at each
+//! end. So lookups share their way, as transitions do: nobody waits on an idle store, a lone lookup goes at once. While
+//! as many queries as may be are at the database, whoever comes waits in line, and the next query takes all of the line.
+//!
+//! What one lookup finds is its own, whoever shares its query: the query has the integrator of each beside the id, what
+//! it finds is handed out by both, and a record that can't be read is the error of those alone who asked for it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use diesel::dsl::{AsSelect, SqlTypeOf};
+use diesel::pg::Pg;
+use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
+use diesel::result::QueryResult;
+use diesel::sql_types::Array;
+use diesel::{Selectable, SelectableHelper};
+use diesel_async::AsyncPgConnection;
+use pix_domain::charges::Charge;
+use pix_domain::error::StoreError;
+use pix_domain::withdrawals::Withdrawal;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::ask::Ask;
+use super::error::Of;
+use super::people::opened_each;
+use super::pool::Connections;
+use crate::codec::{DbId, Id};
+use crate::rows::{ChargeRow, Personal, WithdrawalRow};
+
+/// The most lookups of one query.
+const MAX_LOOKUPS: usize = 256;
+/// The most lookups in line; the next one is told that the store is busy.
+const MAX_WAITING: usize = 16_384;
+
+/// Whose record and which.
+type Key = (DbId, DbId);
+
+/// A record that is looked up by its owner and id.
+#[async_trait]
+pub trait Kept: Personal + Sized + Send + 'static {
+    /// What it is to the domain.
+    type Record: TryFrom<Self, Error = StoreError> + Clone + Send + 'static;
+    /// Its table.
+    const TABLE: &'static str;
+
+    /// Whose it is and which.
+    fn key(&self) -> Key;
+
+    /// Those of the `ids` that are there, each of the owner in the same place.
+    async fn load(conn: &mut AsyncPgConnection, owners: Vec<DbId>, ids: Vec<DbId>) -> QueryResult<Vec<Self>>;
+}
+
+/// The rows of some keys.
+struct ByKeys<R: Selectable<Pg>> {
+    owners: Vec<DbId>,
+    ids: Vec<DbId>,
+    columns: AsSelect<R, Pg>,
+}
+
+macro_rules! kept {
+    ($row:ident, $record:ident, $table:literal) => {
+        #[async_trait]
+        impl Kept for $row {
+            type Record = $record;
+            const TABLE: &'static str = $table;
+
+            fn key(&self) -> Key {
+                (self.integrator_id, self.id)
+            }
+
+            async fn load(
+                conn: &mut AsyncPgConnection,
+                owners: Vec<DbId>,
+                ids: Vec<DbId>,
+            ) -> QueryResult<Vec<Self>> {
+                ByKeys { owners, ids, columns: Self::as_select() }.rows(conn).await
+            }
+        }
+
+        impl Query for ByKeys<$row> {
+            type SqlType = SqlTypeOf<AsSelect<$row, Pg>>;
+        }
+
+        impl QueryFragment<Pg> for ByKeys<$row> {
+            /// A key at a time, by the primary key: a subquery with a limit isn't flattened into a join. That the arrays
+            /// come out of subqueries keeps their lengths from the planner, so that it has no reason to plan again for
+            /// each length.
+            fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+                out.push_sql("SELECT found.* FROM unnest((SELECT ");
+                out.push_bind_param::<Array<Id>, _>(&self.owners)?;
+                out.push_sql("), (SELECT ");
+                out.push_bind_param::<Array<Id>, _>(&self.ids)?;
+                out.push_sql(")) AS wanted(integrator_id, id), LATERAL (SELECT ");
+                self.columns.walk_ast(out.reborrow())?;
+                out.push_sql(concat!(" FROM ", $table, " WHERE ", $table));
+                out.push_sql(concat!(".integrator_id = wanted.integrator_id AND ", $table));
+                out.push_sql(".id = wanted.id LIMIT 1) AS found");
+                Ok(())
+            }
+        }
+
+        impl QueryId for ByKeys<$row> {
+            type QueryId = Self;
+
+            const HAS_STATIC_QUERY_ID: bool = true;
+        }
+
+        impl<Conn> diesel::query_dsl::RunQueryDsl<Conn> for ByKeys<$row> {}
+    };
+}
+
+kept!(ChargeRow, Charge, "charges");
+kept!(WithdrawalRow, Withdrawal, "withdrawals");
+
+/// What one lookup found.
+type Found<T> = Result<Option<T>, StoreError>;
+
+/// The lookups of one kind of record.
+pub struct Lookups<R: Kept> {
+    shared: Arc<Shared<R>>,
+}
+
+impl<R: Kept> fmt::Debug for Lookups<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lookups").field("table", &R::TABLE).finish_non_exhaustive()
+    }
+}
+
+/// How lookups share queries.
+#[derive(Debug, Clone, Copy)]
+pub struct Sharing {
+    /// At most so many queries at once.
+    pub at_once: usize,
+    /// The longest time in line.
+    pub longest_wait: Duration,
+}
+
+struct Shared<R: Kept> {
+    reads: Connections,
+    sharing: Sharing,
+    runtime: Handle,
+    line: Mutex<Line<R>>,
+}
+
+struct Line<R: Kept> {
+    waiting: VecDeque<Waiting<R>>,
+    /// How many have come.
+    came: u64,
+    /// How many queries are at the database, or about to be.
+    queries: usize,
+}
+
+struct Waiting<R: Kept> {
+    number: u64,
+    key: Key,
+    answer: oneshot::Sender<Found<R::Record>>,
+}
+
+impl<R: Kept> Lookups<R> {
+    /// Lookups over these connections; their queries run on `runtime`.
+    pub fn new(reads: Connections, sharing: Sharing, runtime: Handle) -> Self {
+        let line = Mutex::new(Line { waiting: VecDeque::new(), came: 0, queries: 0 });
+        let sharing = Sharing { at_once: sharing.at_once.max(1), ..sharing };
+        Self { shared: Arc::new(Shared { reads, sharing, runtime, line }) }
+    }
+
+    /// Looks one up, with whoever is in line.
+    pub async fn find(&self, owner: DbId, id: DbId) -> Found<R::Record> {
+        let (answer, mut answered) = oneshot::channel();
+        let (number, turn) = {
+            let mut line = self.shared.line();
+            if line.waiting.len() >= MAX_WAITING {
+                return Err(StoreError::Unavailable("too many lookups are waiting".to_owned()));
+            }
+            let number = line.came;
+            line.came = line.came.wrapping_add(1);
+            line.waiting.push_back(Waiting { number, key: (owner, id), answer });
+            let turn = (line.queries < self.shared.sharing.at_once).then(|| {
+                line.queries = line.queries.saturating_add(1);
+                Turn { shared: Arc::clone(&self.shared), ended: false }
+            });
+            (number, turn)
+        };
+        if let Some(turn) = turn {
+            // A runtime that is gone drops it at once.
+            self.shared.runtime.spawn(turn.run_queries());
+        }
+        let answer = match timeout(self.shared.sharing.longest_wait, &mut answered).await {
+            Ok(answer) => answer,
+            Err(_elapsed) if self.shared.line().leave(number) => {
+                return Err(StoreError::Unavailable("all connections for reads are busy".to_owned()));
+            }
+            // It is being looked up.
+            Err(_elapsed) => answered.await,
+        };
+        answer.unwrap_or_else(|_closed| Err(StoreError::Unavailable("the store was closed".to_owned())))
+    }
+}
+
+impl<R: Kept> Line<R> {
+    /// Takes those of the next query.
+    fn take(&mut self) -> Vec<Waiting<R>> {
+        let count = self.waiting.len().min(MAX_LOOKUPS);
+        self.waiting.drain(..count).collect()
+    }
+
+    /// Takes one out of the line; whether it was still in it.
+    fn leave(&mut self, number: u64) -> bool {
+        let place = self.waiting.iter().position(|waiting| waiting.number == number);
+        place.and_then(|place| self.waiting.remove(place)).is_some()
+    }
+}
+
+impl<R: Kept> Shared<R> {
+    fn line(&self) -> MutexGuard<'_, Line<R>> {
+        // Nothing in here panics while it holds the lock.
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is there of these keys.
+    async fn load(&self, keys: &[Key]) -> Result<BTreeMap<Key, Result<R::Record, StoreError>>, StoreError> {
+        let mut conn = self.reads.get().await?;
+        let (owners, ids) = keys.iter().copied().unzip();
+        let rows = R::load(&mut conn, owners, ids).await.of(R::TABLE)?;
+        let found: Vec<Key> = rows.iter().map(Kept::key).collect();
+        let records = opened_each(&mut conn, rows).await?;
+        Ok(found.into_iter().zip(records).collect())
+    }
+
+    async fn run(&self, group: Vec<Waiting<R>>) {
+        let mut asked: BTreeMap<Key, Vec<oneshot::Sender<Found<R::Record>>>> = BTreeMap::new();
+        for Waiting { key, answer, .. } in group {
+            asked.entry(key).or_default().push(answer);
+        }
+        let keys: Vec<Key> = asked.keys().copied().collect();
+        let mut found = self.load(&keys).await;
+        for (key, mut answers) in asked {
+            let one = match &mut found {
+                Ok(found) => found.remove(&key).transpose(),
+                Err(error) => Err(error.clone()),
+            };
+            let last = answers.pop();
+            // Whoever doesn't wait any more has gone away.
+            answers.into_iter().for_each(|answer| drop(answer.send(one.clone())));
+            if let Some(last) = last {
+                drop(last.send(one));
+            }
+        }
+    }
+}
+
+/// The right to run queries. When it is lost before the line is empty, because the runtime is gone or a query panicked,
+/// nobody may be left to run those in line: they are told so.
+struct Turn<R: Kept> {
+    shared: Arc<Shared<R>>,
+    ended: bool,
+}
+
+impl<R: Kept> Turn<R> {
+    /// Runs queries until none is left in line.
+    async fn run_queries(mut self) {
+        loop {
+            let waiting = {
+                let mut line = self.shared.line();
+                let waiting = line.take();
+                if waiting.is_empty() {
+                    line.queries = line.queries.saturating_sub(1);
+                    self.ended = true;
+                    return;
+                }
+                waiting
+            };
+            self.shared.run(waiting).await;
+        }
+    }
+}
+
+impl<R: Kept> Drop for Turn<R> {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        let mut line = self.shared.line();
+        line.queries = line.queries.saturating_sub(1);
+        if line.queries == 0 {
+            // Who is dropped is answered that the store was closed.
+            line.waiting.clear();
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Lookups that share queries: each finds its own, and only its own, whatever becomes of the others.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pix_conformance::Services;
+use pix_domain::charges::Charge;
+use pix_domain::charges::store::ChargeStore;
+use pix_domain::error::StoreError;
+use pix_domain::ids::{ChargeId, IntegratorId, WithdrawalId};
+use pix_domain::withdrawals::store::WithdrawalStore;
+use pix_persistence::postgres::{PgOptions, PgStore};
+use tokio::task::JoinHandle;
+use tokio_postgres::Client;
+
+use super::support::{database, ends, open, options, server, services, session, until};
+
+/// More than one query takes.
+const MANY: usize = 300;
+
+type Answer = Result<Option<Charge>, StoreError>;
+
+/// A store whose lookups wait as long as somebody has the table.
+struct Place {
+    database: String,
+    store: Arc<PgStore>,
+    services: Services,
+}
+
+impl Place {
+    async fn new(options: PgOptions) -> Self {
+        let database = database(server()).await;
+        let store = open(&server().url(&database), options).await;
+        let services = services(&store, 0);
+        Self { database, store, services }
+    }
+
+    async fn lock(&self) -> Client {
+        let locker = session(&server().url(&self.database)).await;
+        locker.batch_execute("BEGIN; LOCK TABLE charges").await.unwrap();
+        locker
+    }
+
+    fn look(&self, owner: IntegratorId, id: ChargeId) -> JoinHandle<Answer> {
+        let store = self.store.clone();
+        tokio::spawn(async move { ChargeStore::find(&*store, owner, id).await })
+    }
+
+    /// Waits until so many queries wait for the table.
+    async fn wait(&self, queries: &str) {
+        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
+                       AND datname = current_database() AND query LIKE 'SELECT found.*%'";
+        until("queries wait", async || server().psql(&self.database, waiting).unwrap() == queries).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn each_of_many_lookups_finds_its_own_and_nobody_elses() {
+    let place = Place::new(options()).await;
+    let owners = [place.services.integrator().await, place.services.integrator().await];
+    let mut charges = Vec::new();
+    for number in 0..6 {
+        charges.push(place.services.charge(owners[number % 2], 100).await);
+    }
+    let locker = place.lock().await;
+    // Those that wait for the table are two queries; all others are in line.
+    let first = [place.look(owners[0], charges[0].id), place.look(owners[1], charges[1].id)];
+    place.wait("2").await;
+    let mut asked = Vec::new();
+    for number in 0..MANY {
+        let charge = &charges[number % charges.len()];
+        let stranger = owners[(number + 1) % 2];
+        asked.push((Some(charge.clone()), place.look(charge.integrator_id, charge.id)));
+        asked.push((None, place.look(stranger, charge.id)));
+        asked.push((None, place.look(charge.integrator_id, ChargeId(place.services.id()))));
+    }
+    place.wait("2").await;
+    locker.batch_execute("ROLLBACK").await.unwrap();
+    for look in first {
+        assert!(ends(look).await.unwrap().unwrap().is_some());
+    }
+    for (expected, look) in asked {
+        assert_eq!(ends(look).await.unwrap(), Ok(expected));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_damaged_record_is_the_error_of_those_alone_who_look_it_up() {
+    let place = Place::new(options()).await;
+    let owner = place.services.integrator().await;
+    let (whole, damaged) = (place.services.charge(owner, 100).await, place.services.charge(owner, 100).await);
+    let drop_rule = "ALTER TABLE charges DROP CONSTRAINT charges_state_check";
+    server().psql(&place.database, drop_rule).unwrap();
+    let damage = format!("UPDATE charges SET state = 'SECRET' WHERE id = '{}'", damaged.id.0);
+    server().psql(&place.database, &damage).unwrap();
+    let locker = place.lock().await;
+    let first = [place.look(owner, whole.id), place.look(owner, whole.id)];
+    place.wait("2").await;
+    let asked: Vec<_> =
+        (0..20).map(|_| (place.look(owner, whole.id), place.look(owner, damaged.id))).collect();
+    locker.batch_execute("ROLLBACK").await.unwrap();
+    for look in first {
+        assert_eq!(ends(look).await.unwrap(), Ok(Some(whole.clone())));
+    }
+    for (of_whole, of_damaged) in asked {
+        assert_eq!(ends(of_whole).await.unwrap(), Ok(Some(whole.clone())));
+        let Err(StoreError::Damaged(text)) = ends(of_damaged).await.unwrap() else { panic!("it was read") };
+        assert!(text.starts_with("charges.state") && !text.contains("SECRET"), "{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_lookup_waits_in_line_no_longer_than_for_a_connection() {
+    let impatient =
+        PgOptions { acquire_timeout: Duration::from_millis(100), read_connections: 4, ..options() };
+    let place = Place::new(impatient).await;
+    let owner = place.services.integrator().await;
+    let charge = place.services.charge(owner, 100).await;
+    let locker = place.lock().await;
+    let first = [place.look(owner, charge.id), place.look(owner, charge.id)];
+    place.wait("2").await;
+    for late in [place.look(owner, charge.id), place.look(owner, charge.id)] {
+        let busy = StoreError::Unavailable("all connections for reads are busy".to_owned());
+        assert_eq!(ends(late).await.unwrap(), Err(busy));
+    }
+    // Lookups of another table are not in that line.
+    let other = WithdrawalStore::find(&*place.store, owner, WithdrawalId(charge.id.0));
+    assert_eq!(ends(other).await, Ok(None));
+    locker.batch_execute("ROLLBACK").await.unwrap();
+    for look in first {
+        assert_eq!(ends(look).await.unwrap(), Ok(Some(charge.clone())));
+    }
+    assert_eq!(ends(place.look(owner, charge.id)).await.unwrap(), Ok(Some(charge)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn callers_who_go_away_leave_the_line_to_others() {
+    let place = Place::new(options()).await;
+    let owner = place.services.integrator().await;
+    let charge = place.services.charge(owner, 100).await;
+    let locker = place.lock().await;
+    let first = [place.look(owner, charge.id), place.look(owner, charge.id)];
+    place.wait("2").await;
+    let asked: Vec<_> = (0..20).map(|_| place.look(owner, charge.id)).collect();
+    for gone in first.iter().chain(asked.iter().step_by(2)) {
+        gone.abort();
+    }
+    locker.batch_execute("ROLLBACK").await.unwrap();
+    for (number, look) in asked.into_iter().enumerate() {
+        let answer = ends(look).await;
+        if number % 2 == 1 {
+            assert_eq!(answer.unwrap(), Ok(Some(charge.clone())));
+        }
+    }
+    assert_eq!(ends(place.look(owner, charge.id)).await.unwrap(), Ok(Some(charge)));
+}
