@@ -17,7 +17,7 @@
 //! refuses writes nothing.
 //!
 //! **Groups**: while one group is at the database, whoever comes waits and goes with the next one. A lone caller goes at
-//! once. Each transition of a group succeeds or fails on its own. Those that only bring money lock their wallets last, and
+//! once. Each transition of a group succeeds or fails on its own. Those that only bring money lock their wallets late, and
 //! groups of them share one.
 //!
 //! **Lost commits**: when the connection breaks after a statement was sent, the same transition is applied again on a

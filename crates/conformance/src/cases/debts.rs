@@ -164,8 +164,8 @@ pub async fn what_comes_in_together_is_booked_each_on_its_own(harness: &mut dyn 
         match (trouble, &results[refused..]) {
             (None, [])
             | (Some("stale"), [Err(ApplyError::Stale)])
-            | (Some("debt"), [Err(ApplyError::Owing)]) => {}
-            (Some("nobody"), [Err(ApplyError::Store(StoreError::Rejected(_)))]) => {}
+            | (Some("debt"), [Err(ApplyError::Owing)])
+            | (Some("nobody"), [Err(ApplyError::Store(StoreError::Rejected(_)))]) => {}
             (trouble, rest) => panic!("{trouble:?}: {rest:?}"),
         }
         for ((owner, paid), payments) in owners.into_iter().zip(paid).zip(payments) {

@@ -17,7 +17,7 @@ use super::ask::Ask;
 use super::columns::Form;
 use super::error::{DbError, OUT_OF_RANGE, OWED_ALONE, Of, taken, understand};
 use super::pool::{Conn, Connections, answer_timeout};
-use super::statement::{Code, Fate, Statement};
+use super::statement::{Code, Fate, Statement, is_credit};
 use super::{PgOptions, PgStore};
 use crate::codec::DbId;
 use crate::vitals::PoolUse;
@@ -133,7 +133,12 @@ impl Applier {
         }
         let all: Vec<&Sent> = group.iter().map(Arc::as_ref).collect();
         let mut open = Vec::new();
-        match self.run(&all, Form::Arrays, self.answer_timeout, &mut open).await {
+        let mut answer = self.run(&all, Form::Arrays, false, self.answer_timeout, &mut open).await;
+        // A wallet with a debt, mostly: weighed, the others are not undone with the one that meets it.
+        if matches!(answer, Err(DbError::Refused(_))) && all.iter().all(|sent| is_credit(&sent.transition)) {
+            answer = self.run(&all, Form::Arrays, true, self.answer_timeout, &mut open).await;
+        }
+        match answer {
             Ok(codes) => codes
                 .into_iter()
                 .map(|code| match code {
@@ -173,7 +178,7 @@ impl Applier {
     ) -> Result<Code, DbError> {
         // Those with parts differ in how many rows they have; as arrays they share their prepared statements.
         let form = if sent.transition.parts.is_empty() { Form::Plain } else { Form::Arrays };
-        let codes = self.run(&[sent], form, patience, open).await?;
+        let codes = self.run(&[sent], form, true, patience, open).await?;
         // Where one of them is refused, the others only say that something was.
         let refusal = codes.iter().find(|code| matches!(code, Code::Decided(Err(_))));
         Ok(refusal.or(codes.as_slice().first()).cloned().unwrap_or(Code::Again))
@@ -185,6 +190,7 @@ impl Applier {
         &self,
         group: &[&Sent],
         form: Form,
+        weigh: bool,
         patience: Duration,
         open: &mut Vec<String>,
     ) -> Result<Vec<Code>, DbError> {
@@ -194,7 +200,7 @@ impl Applier {
         let fate = if has_parts { Fate::Shared } else { Fate::Own };
         let rows: Vec<(&Transition, Uuid)> =
             group.iter().flat_map(|sent| sent.transition.whole().map(|one| (one, sent.id))).collect();
-        let statement = Statement::new(&rows, form, fate);
+        let statement = Statement::new(&rows, form, fate, weigh);
         let answer = timeout(patience, Self::ask(&mut conn, &statement)).await;
         let answer = answer.unwrap_or_else(|_elapsed| {
             Err(DbError::Lost(format!("no answer within {} ms", patience.as_millis())))

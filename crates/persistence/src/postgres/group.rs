@@ -55,7 +55,7 @@ struct Line {
     /// What the groups at the database touch.
     touched: HashSet<u64>,
     /// The wallets they move money in. Another group would only wait for their locks, and let all of its own wait; but
-    /// groups of credits share a wallet, which each of them locks only when it has done the rest.
+    /// groups of credits share a wallet, which each of more than one member locks late.
     wallets: HashMap<IntegratorId, Hold>,
     /// How many groups are at the database, or about to be.
     groups: usize,
@@ -77,6 +77,7 @@ struct Hold {
 struct Waiting {
     sent: Arc<Sent>,
     credit: bool,
+    since: Instant,
     touches: Vec<u64>,
     answer: oneshot::Sender<Applied>,
 }
@@ -174,32 +175,36 @@ impl Gatherer {
     /// Applies one, with whatever goes with it.
     pub async fn apply(&self, sent: Sent) -> Applied {
         let (answer, mut answered) = oneshot::channel();
-        let credit = is_credit(&sent.transition);
+        let (credit, since) = (is_credit(&sent.transition), Instant::now());
         let touches = touches(&sent.transition, &self.shared.hasher);
-        let (turn, patient) = {
+        let turn = {
             let mut line = self.shared.line();
             if line.waiting.len() >= MAX_WAITING {
                 return Err(StoreError::Unavailable("too many writes are waiting".to_owned()).into());
             }
-            line.waiting.push_back(Waiting { sent: Arc::new(sent), credit, touches, answer });
-            let is_worth = line.is_worth_a_group();
-            (is_worth.then(|| self.turn(&mut line)).flatten(), !is_worth)
+            line.waiting.push_back(Waiting { sent: Arc::new(sent), credit, since, touches, answer });
+            line.is_worth_a_group().then(|| self.turn(&mut line)).flatten()
         };
         if let Some(turn) = turn {
             // A runtime that is gone drops it at once.
             self.shared.runtime.spawn(turn.run_groups());
         }
-        if patient && let Ok(answer) = timeout(PATIENCE, &mut answered).await {
-            return read(answer);
-        }
-        if patient {
-            let late = self.turn(&mut self.shared.line());
+        loop {
+            if let Ok(answer) = timeout(PATIENCE, &mut answered).await {
+                return answer.unwrap_or_else(|_closed| {
+                    Err(StoreError::Unknown("the store was closed during a write".to_owned()).into())
+                });
+            }
+            let late = {
+                let mut line = self.shared.line();
+                let is_late = line.waiting.front().is_some_and(|first| first.since.elapsed() >= PATIENCE);
+                is_late.then(|| self.turn(&mut line)).flatten()
+            };
             if let Some(mut turn) = late {
                 turn.is_late = true;
                 self.shared.runtime.spawn(turn.run_groups());
             }
         }
-        read(answered.await)
     }
 
     /// The right to run groups beside those that are at the database.
@@ -227,12 +232,6 @@ impl Gatherer {
         };
         transitions.iter().take(self.max_group()).take_while(fits).count()
     }
-}
-
-fn read(answer: Result<Applied, oneshot::error::RecvError>) -> Applied {
-    answer.unwrap_or_else(|_closed| {
-        Err(StoreError::Unknown("the store was closed during a write".to_owned()).into())
-    })
 }
 
 impl Shared {
@@ -410,7 +409,13 @@ mod tests {
             pix_domain::time::Timestamp::from_micros(0),
         );
         let sent = Arc::new(Sent { transition, id: uuid::Uuid::nil() });
-        Waiting { sent, credit: true, touches: touches.to_vec(), answer: oneshot::channel().0 }
+        Waiting {
+            sent,
+            credit: true,
+            since: Instant::now(),
+            touches: touches.to_vec(),
+            answer: oneshot::channel().0,
+        }
     }
 
     fn keys(group: &Group) -> Vec<Vec<u64>> {
@@ -462,7 +467,7 @@ mod tests {
         });
         let credit = is_credit(&transition);
         let sent = Arc::new(Sent { transition, id: uuid::Uuid::nil() });
-        Waiting { sent, credit, touches: vec![touch], answer: oneshot::channel().0 }
+        Waiting { sent, credit, since: Instant::now(), touches: vec![touch], answer: oneshot::channel().0 }
     }
 
     #[test]

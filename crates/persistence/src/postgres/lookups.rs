@@ -207,6 +207,8 @@ impl<R: Kept> Lookups<R> {
 impl<R: Kept> Line<R> {
     /// Takes those of the next query.
     fn take(&mut self) -> Vec<Waiting<R>> {
+        // Whoever has gone away is not looked up for.
+        self.waiting.retain(|waiting| !waiting.answer.is_closed());
         let count = self.waiting.len().min(MAX_LOOKUPS);
         self.waiting.drain(..count).collect()
     }
@@ -248,7 +250,9 @@ impl<R: Kept> Shared<R> {
             };
             let last = answers.pop();
             // Whoever doesn't wait any more has gone away.
-            answers.into_iter().for_each(|answer| drop(answer.send(one.clone())));
+            for answer in answers {
+                drop(answer.send(one.clone()));
+            }
             if let Some(last) = last {
                 drop(last.send(one));
             }

@@ -31,7 +31,7 @@ use crate::schema::{
 /// How many records are opened in one query.
 const OPENED: usize = 1_000;
 
-/// Rows as records, with what is locked of them in its place. One more query, when anything is.
+/// Rows as records, with what is locked of them in its place. One more query an integrator, when anything is.
 pub async fn opened<R, T>(conn: &mut AsyncPgConnection, rows: Vec<R>) -> Result<Vec<T>, StoreError>
 where
     R: Personal,
@@ -49,15 +49,22 @@ where
     R: Personal,
     T: TryFrom<R, Error = StoreError>,
 {
-    let named: Vec<(DbId, DbId)> = rows.iter().filter_map(Personal::locked).collect();
+    let mut named: BTreeMap<DbId, Vec<DbId>> = BTreeMap::new();
+    for (owner, id) in rows.iter().filter_map(Personal::locked) {
+        named.entry(owner).or_default().push(id);
+    }
     let mut locked = Locked::default();
-    for named in named.chunks(OPENED) {
-        let (owners, ids): (Vec<DbId>, Vec<DbId>) = named.iter().copied().unzip();
+    // An integrator at a time: the server would look for every id among the records of every integrator.
+    let mut chunks: Vec<(DbId, Vec<DbId>)> = Vec::new();
+    for (owner, ids) in named {
+        chunks.extend(ids.chunks(OPENED).map(|ids| (owner, ids.to_vec())));
+    }
+    for (owner, ids) in chunks {
         let of_person =
             people::integrator_id.eq(locked_parts::integrator_id).and(people::id.eq(locked_parts::person_id));
         let parts: Vec<(LockedRow, Option<String>)> = locked_parts::table
             .left_join(people::table.on(of_person))
-            .filter(locked_parts::integrator_id.eq_any(owners))
+            .filter(locked_parts::integrator_id.eq(owner))
             .filter(locked_parts::resource_id.eq_any(ids))
             .filter(locked_parts::part.eq_any(R::PARTS))
             .select((LockedRow::as_select(), people::key.nullable()))

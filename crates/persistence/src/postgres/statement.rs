@@ -16,16 +16,16 @@
 //! in any case, and else [`Code::Again`]: the next group decides it.
 //!
 //! Transitions that only bring money lack none, whatever is in the wallet: [`Verdict::Credits`]. A group of such, and of
-//! those that move none, needs nothing decided about its wallets, and so doesn't lock them before it has written what is
-//! not in them. So one such group writes its records while another one of the same wallet commits. Its wallets are
-//! changed in one step, the last, which says what is in them after the group; from that follows what was in them before
-//! each. A debt that it would leave money beside breaks the rule of the schema below, and undoes the group: then each is
-//! asked for alone.
+//! those that move none, needs nothing decided about its wallets, and so doesn't lock them before it has changed its
+//! records. So one such group changes its records while another one of the same wallet commits. Instead of `purse` and
+//! `decided` it has one step that changes its wallets and says what is in them after the group; from that follows what was
+//! in them before each. A debt that it would leave money beside breaks the rule of the schema, and undoes the group: then
+//! the same group is sent once more, to be weighed.
 //!
 //! A transition with parts is sent alone, its parts beside it as transitions of their own, and [`Fate::Shared`]: when one of
 //! them is refused, all are.
 //!
-//! A debt is weighed here, after each transition, though a CHECK of the schema says the same: that one sees a group's end
+//! Where money is weighed, so is a debt, after each transition, though a CHECK of the schema says the same: that one sees a group's end
 //! only, where money that had to pay the debt may have been spent, and it would undo the group of everybody else.
 //!
 //! Joins are looked up by key (subqueries that can't be flattened, upserts) or by subscript (an array in the place of a
@@ -116,10 +116,11 @@ enum Verdict {
 }
 
 /// Whether it takes nothing out of its wallet, at no step, and neither pays nor makes a debt. Whoever numbers an event in a
-/// wallet and moves nothing takes nothing.
+/// wallet and moves nothing takes nothing. One with a finding is none: findings are numbered, by whoever has the wallet.
 pub fn is_credit(transition: &Transition) -> bool {
     let mut available = 0_i64;
     transition.parts.is_empty()
+        && transition.findings.is_empty()
         && transition.postings.iter().all(|posting| {
             available = available.saturating_add(posting.effect_cents(Account::Available));
             let moves = |account| posting.effect_cents(account) != 0;
@@ -158,12 +159,13 @@ pub struct Statement {
 }
 
 impl Statement {
-    /// The statement for `transitions`, each with the number that its events will carry.
-    pub fn new(transitions: &[(&Transition, Uuid)], form: Form, fate: Fate) -> Self {
-        let credits =
-            transitions.len() > 1 && transitions.iter().all(|(transition, _)| is_credit(transition));
-        // One by one, whoever is refused is told why.
-        let verdict = if credits && fate == Fate::Own { Verdict::Credits } else { Verdict::Weighed };
+    /// The statement for `transitions`, each with the number that its events will carry. Where all of them only bring
+    /// money, they are weighed only when that is asked for.
+    pub fn new(transitions: &[(&Transition, Uuid)], form: Form, fate: Fate, weigh: bool) -> Self {
+        let credits = transitions.iter().all(|(transition, _)| is_credit(transition));
+        // A lone one is weighed: there is nobody beside it, and it is told why it is refused.
+        let in_group = transitions.len() > 1 && fate == Fate::Own;
+        let verdict = if credits && in_group && !weigh { Verdict::Credits } else { Verdict::Weighed };
         let mut statement = Self::empty(form, fate, verdict);
         // Locks are taken in the order of keys; the rows keep the number of their transition.
         let mut moving: Vec<IntegratorId> = transitions
@@ -762,8 +764,8 @@ impl Statement {
     ///
     /// The server runs what is in the list from its end to its beginning. Nothing depends on it but how long others wait:
     /// credits change their wallets, and so lock them, when that is first asked for. What comes after the wallets in the
-    /// list is written before, and what has a name of its own, which somebody else may be writing too, comes before them:
-    /// nobody waits for a wallet with a name in hand that the owner of the wallet may want.
+    /// list is written before: what is of a locked record alone. What has a name that somebody else may be writing too
+    /// comes before them: nobody waits for a wallet with a name in hand that the holder of the wallet may want.
     fn walk_writes(&self, out: &mut AstPass<'_, '_, Pg>) {
         self.walk_named(out);
         self.walk_books(out);
@@ -774,7 +776,7 @@ impl Statement {
         out.push_sql("_done AS (SELECT true) ");
     }
 
-    /// What takes a name: new records, handles, and the keys of twins.
+    /// What takes a name: new records, handles, the keys of twins, receipts, findings and evidence.
     fn walk_named(&self, out: &mut AstPass<'_, '_, Pg>) {
         for (table, columns, _, none_is_new) in self.tables() {
             if !none_is_new {
@@ -814,6 +816,39 @@ impl Statement {
                  resource_id = excluded.resource_id, others = excluded.others, created_at = excluded.created_at), ",
             );
         }
+        if !self.receipts.ord.is_empty() {
+            out.push_sql(
+                "_receipts AS (INSERT INTO receipts (integrator_id, receipt_key, charge_id, number, \
+                 amount_cents, paid_at, payer_name, payer_document, created_at) \
+                 SELECT n.integrator_id, n.receipt_key, n.charge_id, 1 + (SELECT count(*) FROM receipts t \
+                 WHERE t.integrator_id = n.integrator_id AND t.charge_id = n.charge_id), n.amount_cents, n.paid_at, \
+                 n.payer_name, n.payer_document, n.created_at FROM in_receipts n",
+            );
+            out.push_sql(self.accepted());
+            out.push_sql("), ");
+        }
+        if !self.findings.ord.is_empty() {
+            // A finding with the same record and code is kept once: the first.
+            out.push_sql(
+                "_findings AS (INSERT INTO findings (integrator_id, number, resource_kind, resource_id, code, \
+                 detail, created_at) SELECT n.integrator_id, n.number + coalesce((SELECT max(t.number) \
+                 FROM findings t WHERE t.integrator_id = n.integrator_id), 0), n.resource_kind, \
+                 n.resource_id, n.code, n.detail, n.created_at FROM in_findings n",
+            );
+            out.push_sql(self.accepted());
+            out.push_sql(" ON CONFLICT ON CONSTRAINT findings_code_key DO NOTHING), ");
+        }
+        if !self.evidence.ord.is_empty() {
+            out.push_sql("_evidence AS (");
+            push_insert(
+                "evidence",
+                "in_evidence",
+                EvidenceRows::COLUMNS.get(1..).unwrap_or_default(),
+                self.accepted(),
+                out,
+            );
+            out.push_sql(" ON CONFLICT ON CONSTRAINT evidence_pkey DO NOTHING), ");
+        }
     }
 
     /// What is numbered in the wallet.
@@ -852,39 +887,6 @@ impl Statement {
             );
             out.push_sql(self.accepted());
             out.push_sql("), ");
-        }
-        if !self.receipts.ord.is_empty() {
-            out.push_sql(
-                "_receipts AS (INSERT INTO receipts (integrator_id, receipt_key, charge_id, number, \
-                 amount_cents, paid_at, payer_name, payer_document, created_at) \
-                 SELECT n.integrator_id, n.receipt_key, n.charge_id, 1 + (SELECT count(*) FROM receipts t \
-                 WHERE t.integrator_id = n.integrator_id AND t.charge_id = n.charge_id), n.amount_cents, n.paid_at, \
-                 n.payer_name, n.payer_document, n.created_at FROM in_receipts n",
-            );
-            out.push_sql(self.accepted());
-            out.push_sql("), ");
-        }
-        if !self.findings.ord.is_empty() {
-            // A finding with the same record and code is kept once: the first.
-            out.push_sql(
-                "_findings AS (INSERT INTO findings (integrator_id, number, resource_kind, resource_id, code, \
-                 detail, created_at) SELECT n.integrator_id, n.number + coalesce((SELECT max(t.number) \
-                 FROM findings t WHERE t.integrator_id = n.integrator_id), 0), n.resource_kind, \
-                 n.resource_id, n.code, n.detail, n.created_at FROM in_findings n",
-            );
-            out.push_sql(self.accepted());
-            out.push_sql(" ON CONFLICT ON CONSTRAINT findings_code_key DO NOTHING), ");
-        }
-        if !self.evidence.ord.is_empty() {
-            out.push_sql("_evidence AS (");
-            push_insert(
-                "evidence",
-                "in_evidence",
-                EvidenceRows::COLUMNS.get(1..).unwrap_or_default(),
-                self.accepted(),
-                out,
-            );
-            out.push_sql(" ON CONFLICT ON CONSTRAINT evidence_pkey DO NOTHING), ");
         }
     }
 
