@@ -2,8 +2,9 @@
 //!
 //! Nobody waits for a timer on an idle store: a lone transition goes at once. While groups are at the database, whoever
 //! comes waits in line, and the next group takes all of the line that goes together. A further group goes beside them
-//! when it is worth its cost, or somebody has waited for long. Two transitions that touch the same record, name, handle or receipt never go together, nor
-//! while the other one is at the database, and keep their order: a statement doesn't see what it writes itself.
+//! when it is worth its cost, or somebody has waited for long. Two transitions that touch the same record, name, handle or
+//! receipt never go together, nor while the other one is at the database, and keep their order: a statement doesn't see
+//! what it writes itself.
 //!
 //! A wallet is with one group at a time, or with several that only bring money (`statement`, `is_credit`): they write what
 //! is not in the wallet side by side. Whoever stays in line for a wallet has it before those that come later.

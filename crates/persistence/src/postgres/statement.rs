@@ -25,8 +25,9 @@
 //! A transition with parts is sent alone, its parts beside it as transitions of their own, and [`Fate::Shared`]: when one of
 //! them is refused, all are.
 //!
-//! Where money is weighed, so is a debt, after each transition, though a CHECK of the schema says the same: that one sees a group's end
-//! only, where money that had to pay the debt may have been spent, and it would undo the group of everybody else.
+//! Where money is weighed, so is a debt, after each transition, though a CHECK of the schema says the same: that one sees
+//! a group's end only, where money that had to pay the debt may have been spent, and it would undo the group of everybody
+//! else.
 //!
 //! Joins are looked up by key (subqueries that can't be flattened, upserts) or by subscript (an array in the place of a
 //! table), because a prepared statement keeps the plan that suited its tables when it was first run.
