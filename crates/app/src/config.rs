@@ -97,7 +97,7 @@ pub const SETTINGS: &[Setting] = &[
     open(
         "PIX_DB_CONNECT_TIMEOUT_MS",
         Some("3000"),
-        "PostgreSQL: longest wait for a connection to be made, 100 to 60000.",
+        "PostgreSQL: longest wait for a connection to be made, to each host of the URL, 100 to 60000.",
     ),
     open(
         "PIX_DB_ACQUIRE_TIMEOUT_MS",

@@ -67,7 +67,7 @@ use group::Gatherer;
 pub use group::{MAX_GATHER_WAIT, MAX_GROUP};
 use lookups::{Lookups, Sharing};
 pub use open::OpenError;
-use pool::{Conn, Connections, PoolSettings, Purpose};
+use pool::{Conn, Connections, PoolSettings, Purpose, Servers};
 
 use crate::rows::{ChargeRow, WithdrawalRow};
 
@@ -171,14 +171,15 @@ impl PgStore {
             open::migrate(&target).await?;
         }
         let schema_version = open::ready(&target).await?;
-        let runtime = Handle::current();
+        let (runtime, servers) = (Handle::current(), Servers::default());
         let pool = |purpose, size| {
             let settings = PoolSettings {
                 size,
                 acquire_timeout: options.acquire_timeout,
                 statement_timeout: options.statement_timeout,
             };
-            Connections::new(purpose, target.clone(), settings, runtime.clone()).map_err(OpenError::Failed)
+            let made = Connections::new(purpose, target.clone(), settings, servers.clone(), runtime.clone());
+            made.map_err(OpenError::Failed)
         };
         let money = pool(Purpose::Money, options.money_connections)?;
         let applier = Arc::new(Applier::new(money, &options));

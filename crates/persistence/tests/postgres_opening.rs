@@ -371,7 +371,8 @@ async fn a_database_of_the_second_migration_is_brought_up_to_date_with_all_that_
             "2026-11-22-000008_splits",
             "2026-11-22-000009_seals",
             "2026-11-22-000010_references",
-            "2026-11-23-000011_people"
+            "2026-11-23-000011_people",
+            "2026-11-23-000012_of_one_integrator"
         ]
     );
     for (table, more) in TABLES_AT_MIGRATION_2 {

@@ -402,6 +402,9 @@ mod tests {
     use pix_domain::money::Cents;
     use pix_domain::wallet::{Account, Posting, Reason};
 
+    use super::super::PgOptions;
+    use super::super::open::target;
+    use super::super::pool::{Connections, PoolSettings, Purpose, Servers};
     use super::*;
 
     fn waiting(touches: &[u64]) -> Waiting {
@@ -515,6 +518,33 @@ mod tests {
         line.waiting.extend([moving(9, false, 5)]);
         assert_eq!(keys(&line.take(9)), [vec![3]]);
         assert_eq!(keys(&line.take(9)), [vec![5]]);
+    }
+
+    #[tokio::test]
+    async fn one_group_is_gathered_at_a_time() {
+        let second = Duration::from_secs(1);
+        let target = target("postgres://pix@127.0.0.1:1/books", second).unwrap();
+        let settings = PoolSettings { size: 1, acquire_timeout: second, statement_timeout: second };
+        let (servers, runtime) = (Servers::default(), Handle::current());
+        let money = Connections::new(Purpose::Money, target, settings, servers, runtime.clone()).unwrap();
+        let applier = Arc::new(Applier::new(money, &PgOptions::default()));
+        let gatherer = Gatherer::new(applier, Grouping::default(), runtime);
+        let turn = || gatherer.turn(&mut gatherer.shared.line());
+        let mut first = turn().unwrap();
+        // It has yet to take its group, and takes whoever comes meanwhile.
+        assert!(turn().is_none());
+        gatherer.shared.line().gathering = 0;
+        first.gathering = false;
+        // One that is lost before it has taken its group is in nobody's way.
+        drop(turn().unwrap());
+        let mut other = turn().unwrap();
+        gatherer.shared.line().gathering = 0;
+        other.gathering = false;
+        // That is all that may be at the database at once.
+        assert!(turn().is_none());
+        drop((first, other));
+        let line = gatherer.shared.line();
+        assert_eq!((line.groups, line.gathering), (0, 0));
     }
 
     #[test]

@@ -299,3 +299,26 @@ impl<R: Kept> Drop for Turn<R> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn nobody_is_looked_up_for_who_has_gone_away() {
+        let mut line: Line<ChargeRow> = Line { waiting: VecDeque::new(), came: 0, queries: 0 };
+        let mut answers = Vec::new();
+        for number in 0..3 {
+            let (answer, answered) = oneshot::channel();
+            let key = (DbId(Uuid::nil()), DbId(Uuid::from_u128(number.into())));
+            line.waiting.push_back(Waiting { number, key, answer });
+            answers.push(answered);
+        }
+        drop(answers.remove(1));
+        let taken: Vec<u64> = line.take().iter().map(|waiting| waiting.number).collect();
+        assert_eq!(taken, [0, 2]);
+        assert!(line.waiting.is_empty());
+    }
+}

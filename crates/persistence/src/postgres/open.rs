@@ -29,6 +29,7 @@ use tokio_postgres::error::SqlState;
 use super::ask::Ask;
 use super::pool::describe;
 pub use tls::Target;
+pub use url::each_host;
 use url::{name, parse, role, server};
 
 const MIGRATIONS: EmbeddedMigrations = embed_migrations!("../../migrations/postgres");
@@ -349,16 +350,22 @@ pub fn is_exposed(url: &str) -> Result<bool, OpenError> {
     Ok(encryption == url::Encryption::None && !all_here)
 }
 
-/// A connection, made in time.
+/// A connection to the first host that gives one in time; why the last one doesn't, when none does.
 pub async fn connect(target: &Target) -> Result<AsyncPgConnection, OpenError> {
-    let config = &target.config;
-    within(config, async {
-        let connected = Box::pin(config.connect(target.connector.clone())).await;
-        let (client, connection) = connected.map_err(|error| not_connected(config, &error))?;
-        let made = AsyncPgConnection::try_from_client_and_connection(client, connection).await;
-        made.map_err(|error| failed(config, &error.to_string()))
-    })
-    .await
+    let mut refused = failed(&target.config, "it has no host");
+    for config in &each_host(&target.config) {
+        let connected = within(config, async {
+            let connected = Box::pin(config.connect(target.connector.clone())).await;
+            let (client, connection) = connected.map_err(|error| not_connected(config, &error))?;
+            let made = AsyncPgConnection::try_from_client_and_connection(client, connection).await;
+            made.map_err(|error| failed(config, &error.to_string()))
+        });
+        match connected.await {
+            Ok(conn) => return Ok(conn),
+            Err(error) => refused = error,
+        }
+    }
+    Err(refused)
 }
 
 /// The database's migrations that this program knows and the database has not, by name.

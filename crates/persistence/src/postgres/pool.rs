@@ -10,6 +10,7 @@
 use std::fmt;
 use std::future::Future;
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,8 +23,9 @@ use pix_domain::error::StoreError;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, interval, timeout};
+use tokio_postgres::Config;
 
-use super::open::Target;
+use super::open::{Target, each_host};
 use crate::vitals::PoolUse;
 
 /// A connection out of a pool.
@@ -60,7 +62,8 @@ impl Purpose {
     ///
     /// Every statement of the money pool finds its rows by key, so its plan is one: nested loops over indexes, made once
     /// and never by what the tables' statistics say today. The workers' find theirs by key or in the order of an index;
-    /// their tables fill and empty all day, so the statistics are wrong most of the time.
+    /// their tables fill and empty all day, so the statistics are wrong most of the time. Nor is the plan one for the
+    /// values at hand: of an integrator that the statistics don't know yet, all its rows look as few as one.
     fn settings(self, statement_timeout: Duration) -> String {
         let timeout = statement_timeout.as_millis();
         let common = format!(
@@ -68,10 +71,11 @@ impl Purpose {
              SET idle_in_transaction_session_timeout = {timeout}; SET jit = off; \
              SET default_transaction_isolation = 'read committed'"
         );
-        let by_index = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off";
         match self {
-            Self::Money => format!("{common}; SET plan_cache_mode = force_generic_plan; {by_index}"),
-            Self::Workers => format!("{common}; {by_index}"),
+            Self::Money | Self::Workers => format!(
+                "{common}; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; \
+                 SET enable_hashjoin = off; SET enable_mergejoin = off"
+            ),
             Self::Reads => common,
         }
     }
@@ -83,6 +87,7 @@ impl Purpose {
 pub struct Session {
     conn: AsyncPgConnection,
     name: String,
+    era: u64,
     /// Ends the driving of the connection when this is dropped.
     _driven: oneshot::Sender<()>,
 }
@@ -108,11 +113,24 @@ impl DerefMut for Session {
     }
 }
 
+/// What the pools of one store know of its servers together.
+#[derive(Debug, Clone, Default)]
+pub struct Servers(Arc<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// How often a server was met that takes no writes: connections that were made before lead to the wrong one.
+    era: AtomicU64,
+    /// The host that gave the last connection: the next one is asked for there first.
+    host: AtomicUsize,
+}
+
 /// Makes the connections of one pool.
 pub struct Manager {
     target: Target,
     purpose: Purpose,
     statement_timeout: Duration,
+    servers: Servers,
     runtime: Handle,
 }
 
@@ -121,14 +139,17 @@ impl managed::Manager for Manager {
     type Error = String;
 
     async fn create(&self) -> Result<Session, String> {
-        let (target, purpose) = (self.target.clone(), self.purpose);
-        let made = self.runtime.spawn(connect(target, purpose, self.statement_timeout)).await;
+        let (target, purpose, servers) = (self.target.clone(), self.purpose, self.servers.clone());
+        let made = self.runtime.spawn(connect(target, purpose, self.statement_timeout, servers)).await;
         made.map_err(|error| error.to_string()).flatten()
     }
 
     async fn recycle(&self, session: &mut Session, _: &Metrics) -> RecycleResult<String> {
         if session.conn.is_broken() {
             return Err(RecycleError::message("the connection is broken"));
+        }
+        if session.era != self.servers.0.era.load(Ordering::SeqCst) {
+            return Err(RecycleError::message("the server is no longer the one that writes"));
         }
         Ok(())
     }
@@ -139,6 +160,7 @@ impl managed::Manager for Manager {
 pub struct Connections {
     purpose: Purpose,
     pool: Pool<Manager>,
+    servers: Servers,
 }
 
 impl fmt::Debug for Connections {
@@ -146,6 +168,7 @@ impl fmt::Debug for Connections {
         f.debug_struct("Connections")
             .field("purpose", &self.purpose)
             .field("pool", &self.pool.status())
+            .field("servers", &self.servers)
             .finish()
     }
 }
@@ -167,19 +190,21 @@ impl Connections {
         purpose: Purpose,
         mut target: Target,
         settings: PoolSettings,
+        servers: Servers,
         runtime: Handle,
     ) -> Result<Self, String> {
         target.config.keepalives(true).keepalives_idle(KEEPALIVE_IDLE);
         // The kernel gives up on what the other end doesn't acknowledge.
         target.config.tcp_user_timeout(answer_timeout(settings.statement_timeout));
-        let manager = Manager { target, purpose, statement_timeout: settings.statement_timeout, runtime };
+        let statement_timeout = settings.statement_timeout;
+        let manager = Manager { target, purpose, statement_timeout, servers: servers.clone(), runtime };
         let pool = Pool::builder(manager)
             .max_size(settings.size.max(1))
             .wait_timeout(Some(settings.acquire_timeout))
             .runtime(Runtime::Tokio1)
             .build()
             .map_err(|error| error.to_string())?;
-        Ok(Self { purpose, pool })
+        Ok(Self { purpose, pool, servers })
     }
 
     /// A connection.
@@ -197,8 +222,11 @@ impl Connections {
         PoolUse::of(self.purpose.as_str(), &self.pool.status())
     }
 
-    /// Closes every connection that is not in use: they lead to a server that is no longer the right one.
+    /// Nobody uses a connection again that there is now, of this pool and of the store's others: they lead to a server
+    /// that is no longer the right one. It is looked for anew, from the first host on.
     pub fn forget(&self) {
+        self.servers.0.host.store(0, Ordering::SeqCst);
+        self.servers.0.era.fetch_add(1, Ordering::SeqCst);
         self.pool.retain(|_, _| false);
     }
 }
@@ -208,16 +236,40 @@ pub const fn answer_timeout(statement_timeout: Duration) -> Duration {
     statement_timeout.saturating_mul(2)
 }
 
-async fn connect(target: Target, purpose: Purpose, statement_timeout: Duration) -> Result<Session, String> {
+/// Makes a connection to the host that gave the last one, else to the others in their order.
+async fn connect(
+    target: Target,
+    purpose: Purpose,
+    statement_timeout: Duration,
+    servers: Servers,
+) -> Result<Session, String> {
     // The library's own limit ends when the other end has taken the connection.
     let limit = target.config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
-    let hosts = target.config.get_hosts().len().max(target.config.get_hostaddrs().len()).max(1);
-    let limit = limit.saturating_mul(u32::try_from(hosts).unwrap_or(u32::MAX));
-    let made = timeout(limit, establish(target, purpose, statement_timeout)).await;
-    made.unwrap_or_else(|_elapsed| Err(format!("no connection within {} ms", limit.as_millis())))
+    let era = servers.0.era.load(Ordering::SeqCst);
+    let mut hosts: Vec<(usize, Config)> = each_host(&target.config).into_iter().enumerate().collect();
+    let first = servers.0.host.load(Ordering::SeqCst);
+    hosts.sort_by_key(|(place, _)| *place != first);
+    let mut refused = String::new();
+    for (place, config) in hosts {
+        let one = Target { config, connector: target.connector.clone() };
+        match timeout(limit, establish(one, purpose, statement_timeout, era)).await {
+            Ok(Ok(session)) => {
+                servers.0.host.store(place, Ordering::SeqCst);
+                return Ok(session);
+            }
+            Ok(Err(why)) => refused = why,
+            Err(_elapsed) => refused = format!("no connection within {} ms", limit.as_millis()),
+        }
+    }
+    Err(refused)
 }
 
-async fn establish(target: Target, purpose: Purpose, statement_timeout: Duration) -> Result<Session, String> {
+async fn establish(
+    target: Target,
+    purpose: Purpose,
+    statement_timeout: Duration,
+    era: u64,
+) -> Result<Session, String> {
     let mut number = [0_u8; 8];
     getrandom::fill(&mut number).map_err(|error| error.to_string())?;
     let name = format!("pix-gateway {} {:016x}", purpose.as_str(), u64::from_be_bytes(number));
@@ -231,7 +283,7 @@ async fn establish(target: Target, purpose: Purpose, statement_timeout: Duration
     conn.set_instrumentation(asked);
     let told = format!("{}; SET application_name = '{name}'", purpose.settings(statement_timeout));
     conn.batch_execute(&told).await.map_err(|error| error.to_string())?;
-    Ok(Session { conn, name, _driven: driven })
+    Ok(Session { conn, name, era, _driven: driven })
 }
 
 /// Since when a server owes an answer.

@@ -958,3 +958,54 @@ fn push_insert(
 fn push_number(number: i32, out: &mut AstPass<'_, '_, Pg>) {
     out.push_sql(&number.to_string());
 }
+
+#[cfg(test)]
+mod tests {
+    use pix_domain::ids::{ResourceKind, ResourceRef};
+    use pix_domain::money::Cents;
+    use pix_domain::time::Timestamp;
+    use pix_domain::wallet::{Posting, Reason};
+
+    use super::*;
+
+    const OWNER: IntegratorId = IntegratorId(Uuid::nil());
+    const RESOURCE: ResourceRef =
+        ResourceRef { integrator_id: OWNER, kind: ResourceKind::Charge, id: Uuid::nil() };
+
+    fn moving(moves: &[(Account, Account)]) -> Transition {
+        let mut transition = Transition::new(OWNER, Timestamp::from_micros(0));
+        transition.postings.extend(moves.iter().map(|(debit, credit)| Posting {
+            debit: *debit,
+            credit: *credit,
+            amount: Cents::new(1).unwrap(),
+            reason: Reason::ChargePaid,
+            resource: RESOURCE,
+        }));
+        transition
+    }
+
+    #[test]
+    fn a_credit_takes_nothing_at_any_step() {
+        use Account::{Available, Clearing, Fees, Held, Owed};
+
+        let brings = (Clearing, Available);
+        for (moves, expected) in [
+            (&[][..], true),
+            (&[brings], true),
+            (&[brings, (Available, Fees)], true),
+            (&[brings, (Available, Fees), (Available, Fees)], false),
+            (&[(Available, Fees), brings], false),
+            (&[brings, (Available, Held)], false),
+            (&[(Clearing, Held)], false),
+            (&[brings, (Available, Owed)], false),
+            (&[(Owed, Clearing)], false),
+        ] {
+            assert_eq!(is_credit(&moving(moves)), expected, "{moves:?}");
+        }
+        // Whoever numbers a finding, or waits for several wallets, has the wallet alone.
+        assert!(!is_credit(&moving(&[brings]).find(RESOURCE, "odd", "odd".into())));
+        let mut with_part = moving(&[brings]);
+        with_part.parts.push(moving(&[]));
+        assert!(!is_credit(&with_part));
+    }
+}

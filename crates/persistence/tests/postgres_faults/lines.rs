@@ -1,6 +1,7 @@
 //! The line to the server is cut around a statement, hangs, or is gone for good.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use pix_conformance::Services;
@@ -15,6 +16,7 @@ use pix_domain::transition::{Transition, TransitionStore};
 use pix_domain::wallet::store::WalletStore;
 use pix_persistence::postgres::{Grouping, PgOptions, PgStore};
 use pix_pg_server::{Cut, CutPoint, CutProxy, CutSide};
+use tokio::net::TcpListener;
 
 use super::support::{
     PATIENCE, assert_books_are_clean, database, ends, happened, mark, named, namesake, open, options,
@@ -312,4 +314,33 @@ async fn a_connection_that_owes_nothing_is_kept() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(server().psql(&place.database, sessions).unwrap(), before);
     assert!(before.lines().count() >= 3, "{before}");
+}
+
+/// One whose disk or machine hangs takes connections and says nothing. The next host is asked, and from then on first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_first_host_that_hangs_takes_its_own_time_only() {
+    let database = database(server()).await;
+    let silent = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let ports = [silent.local_addr().unwrap().port(), server().port()];
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = asked.clone();
+    tokio::spawn(async move {
+        let mut held = Vec::new();
+        while let Ok(taken) = silent.accept().await {
+            held.push(taken);
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let url = format!(
+        "postgres://pix@127.0.0.1:{},127.0.0.1:{}/{database}?target_session_attrs=read-write",
+        ports[0], ports[1]
+    );
+    let store = open(&url, PgOptions { connect_timeout: Duration::from_secs(3), ..options() }).await;
+    let services = services(&store, 0);
+    let owner = services.funded(100_000).await;
+    assert_eq!(store.claim(Timestamp::from_micros(0), PATIENCE, 1).await, Ok(Vec::new()));
+    assert_eq!(store.wallet(owner).await.unwrap().available.get(), 100_000);
+    // By the migration, by the start, and by the first connection of all pools.
+    assert_eq!(asked.load(Ordering::SeqCst), 3);
+    assert_books_are_clean(&store).await;
 }

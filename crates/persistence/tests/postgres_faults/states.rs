@@ -1,5 +1,6 @@
 //! A server that is down, takes no writes, or is busy: nothing is written, it is said so, and it passes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,6 +53,16 @@ impl<'a> Place<'a> {
         self.services.withdrawal_intent(self.owner, 1)
     }
 
+    /// The connections of a pool.
+    fn sessions(&self, pool: &str) -> BTreeSet<String> {
+        let names = format!(
+            "SELECT application_name FROM pg_stat_activity WHERE application_name LIKE 'pix-gateway {pool} %' \
+             AND datname = '{}'",
+            self.database
+        );
+        self.server.psql("postgres", &names).unwrap().lines().map(str::to_owned).collect()
+    }
+
     async fn lock_wallet(&self) -> tokio_postgres::Client {
         let locker = session(&self.server.url(&self.database)).await;
         let lock = format!("BEGIN; SELECT 1 FROM wallets WHERE integrator_id = '{}' FOR UPDATE", self.owner);
@@ -89,10 +100,17 @@ async fn a_server_that_is_down_or_read_only_is_unavailable_until_it_is_not() {
         tokio::task::block_in_place(|| server.start_again()).unwrap();
         place.works_again(&undone).await;
 
+        let reading = place.sessions("reads");
+        assert!(!reading.is_empty());
         server.set("default_transaction_read_only", "on").unwrap();
         until("it is noticed", async || place.store.apply(place.writing()).await.is_err()).await;
         undone.push(place.is_unavailable().await);
-        place.store.wallet(place.owner).await.unwrap();
+        // Another server may take the writes now: what is read is read where they go, not where it was read before.
+        until("reads go to whoever writes", async || {
+            place.store.wallet(place.owner).await.unwrap();
+            place.sessions("reads").is_disjoint(&reading)
+        })
+        .await;
         server
             .psql(
                 "postgres",

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use percent_encoding::percent_decode_str;
 use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::{Host, LoadBalanceHosts, SslMode};
 
 use super::OpenError;
 use super::tls::{AUTHORITIES, CERTIFICATE, KEY};
@@ -152,6 +152,79 @@ fn is_name(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_lowercase() || matches!(c, '_' | '-'))
 }
 
+/// The hosts of a URL, each alone, in their order: one that takes a connection and then says nothing has its own time, and
+/// not that of the others. What doesn't fit together, and what may be tried in any order, is left to the driver as it is.
+pub fn each_host(config: &Config) -> Vec<Config> {
+    let (hosts, addresses, ports) =
+        (config.get_hosts().len(), config.get_hostaddrs().len(), config.get_ports().len());
+    let count = hosts.max(addresses);
+    let fits =
+        [0, count].contains(&hosts) && [0, count].contains(&addresses) && [0, 1, count].contains(&ports);
+    if count < 2 || !fits || config.get_load_balance_hosts() != LoadBalanceHosts::Disable {
+        return vec![config.clone()];
+    }
+    (0..count).map(|index| alone(config, index)).collect()
+}
+
+/// One of the hosts, and all that is said beside them.
+fn alone(config: &Config, index: usize) -> Config {
+    let mut one = Config::new();
+    match config.get_hosts().get(index) {
+        Some(Host::Tcp(name)) => {
+            one.host(name);
+        }
+        #[cfg(unix)]
+        Some(Host::Unix(folder)) => {
+            one.host_path(folder);
+        }
+        None => {}
+    }
+    if let Some(address) = config.get_hostaddrs().get(index) {
+        one.hostaddr(*address);
+    }
+    if let Some(user) = config.get_user() {
+        one.user(user);
+    }
+    if let Some(password) = config.get_password() {
+        one.password(password);
+    }
+    if let Some(name) = config.get_dbname() {
+        one.dbname(name);
+    }
+    if let Some(options) = config.get_options() {
+        one.options(options);
+    }
+    if let Some(name) = config.get_application_name() {
+        one.application_name(name);
+    }
+    if let Some(limit) = config.get_connect_timeout() {
+        one.connect_timeout(*limit);
+    }
+    if let Some(limit) = config.get_tcp_user_timeout() {
+        one.tcp_user_timeout(*limit);
+    }
+    if let Some(interval) = config.get_keepalives_interval() {
+        one.keepalives_interval(interval);
+    }
+    if let Some(retries) = config.get_keepalives_retries() {
+        one.keepalives_retries(retries);
+    }
+    one.port(port_of(config, index))
+        .keepalives(config.get_keepalives())
+        .keepalives_idle(config.get_keepalives_idle())
+        .ssl_mode(config.get_ssl_mode())
+        .ssl_negotiation(config.get_ssl_negotiation())
+        .target_session_attrs(config.get_target_session_attrs())
+        .channel_binding(config.get_channel_binding());
+    one
+}
+
+/// The port of a host.
+fn port_of(config: &Config, index: usize) -> u16 {
+    let ports = config.get_ports();
+    ports.get(index).or(ports.first()).copied().unwrap_or(DEFAULT_PORT)
+}
+
 /// The hosts and ports.
 pub fn server(config: &Config) -> String {
     let mut hosts: Vec<String> = config
@@ -167,9 +240,7 @@ pub fn server(config: &Config) -> String {
     if hosts.is_empty() {
         hosts = config.get_hostaddrs().iter().map(ToString::to_string).collect();
     }
-    let ports = config.get_ports();
-    let port_of = |index: usize| ports.get(index).or(ports.first()).copied().unwrap_or(DEFAULT_PORT);
-    let named = hosts.iter().enumerate().map(|(index, host)| format!("{host}:{}", port_of(index)));
+    let named = hosts.iter().enumerate().map(|(index, host)| format!("{host}:{}", port_of(config, index)));
     named.collect::<Vec<_>>().join(",")
 }
 
@@ -201,6 +272,30 @@ mod tests {
         assert_eq!(server(&config), "a:5432,b:7000");
         let (config, _) = parse("postgres://pix@/books?host=/run/postgresql").unwrap();
         assert_eq!(server(&config), "/run/postgresql:5432");
+    }
+
+    #[test]
+    fn each_host_is_tried_with_all_that_is_said_beside_it() {
+        let said = "application_name=a&options=-c%20x%3Dy&connect_timeout=3&tcp_user_timeout=5&keepalives=1&\
+                    keepalives_idle=7&keepalives_interval=8&keepalives_retries=9&target_session_attrs=read-write&\
+                    channel_binding=disable&load_balance_hosts=disable";
+        let read = |hosts: &str| parse(&format!("postgres://pix:secret@{hosts}/books?{said}")).unwrap().0;
+        let alone = [read("a:5000"), read("b:6000"), read("[::1]:5432")];
+        assert_eq!(each_host(&read("a:5000,b:6000,[::1]")), alone);
+        assert_eq!(each_host(&alone[0]), alone[..1]);
+        let of_parameters = |text: &str| format!("user=pix dbname=books {text}").parse::<Config>().unwrap();
+        // One port is everybody's; an address stands for its host.
+        let shared = of_parameters("host=a,/run/pg hostaddr=10.0.0.1,10.0.0.2 port=7000");
+        let expected = [
+            of_parameters("host=a hostaddr=10.0.0.1 port=7000"),
+            of_parameters("host=/run/pg hostaddr=10.0.0.2 port=7000"),
+        ];
+        assert_eq!(each_host(&shared), expected);
+        for whole in
+            ["host=a,b hostaddr=10.0.0.1", "host=a,b,c port=1,2", "host=a,b load_balance_hosts=random"]
+        {
+            assert_eq!(each_host(&of_parameters(whole)), [of_parameters(whole)]);
+        }
     }
 
     #[test]
