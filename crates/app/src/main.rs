@@ -35,9 +35,6 @@ use clap::Parser;
 use crate::cli::{Cli, Command};
 use crate::config::{Config, Source};
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 #[tokio::main]
 async fn main() -> ExitCode {
     // Fails only when one is installed already, which is as good.

@@ -62,10 +62,6 @@ use crate::lab::{Lab, SETTINGS, SHARED_BUFFERS_MIB};
 use crate::measure::Plan;
 use crate::report::{Report, describe_machine};
 
-/// That of the gateway.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Rows that a database is filled with, a slot a row: enough for the fastest run.
 const ROWS: u32 = 240_000;
 const QUICK_ROWS: u32 = 100_000;
