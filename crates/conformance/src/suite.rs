@@ -239,6 +239,7 @@ macro_rules! store_suite {
                 a_twin_on_purpose_passes_and_says_so,
                 a_twin_refund_is_refused_just_after_the_first,
                 of_many_twins_at_once_one_is_sent,
+                a_crowd_to_one_payee_is_let_through,
                 an_uncertain_twin_is_not_hidden_by_a_later_one,
                 an_uncertain_twin_is_not_hidden_by_any_number_of_later_ones,
                 a_twins_key_is_taken_as_expected,

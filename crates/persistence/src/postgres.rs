@@ -240,8 +240,7 @@ impl PgStore {
     /// nobody goes there again.
     fn worked<T>(&self, conn: Conn, done: Result<T, DbError>) -> Result<T, StoreError> {
         if matches!(done, Err(DbError::ReadOnly(_))) {
-            drop(Conn::take(conn));
-            self.workers.forget();
+            self.workers.forget(&Conn::take(conn));
         }
         done.map_err(DbError::of_write)
     }

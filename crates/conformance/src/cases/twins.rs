@@ -5,7 +5,7 @@ use std::time::Duration;
 use pix_domain::error::{ApplyError, ServiceError, UniqueKey};
 use pix_domain::evidence::{EvidenceKind, Proof};
 use pix_domain::ids::IntegratorId;
-use pix_domain::ports::DEFAULT_DUPLICATE_WINDOW;
+use pix_domain::ports::{DEFAULT_DUPLICATE_WINDOW, Outcome};
 use pix_domain::transition::{MAX_TWINS, Transition, Twin};
 use pix_domain::withdrawals::Withdrawal;
 use pix_domain::withdrawals::service::{CreateWithdrawal, QuoteVerdict};
@@ -143,6 +143,22 @@ pub async fn of_many_twins_at_once_one_is_sent(harness: &mut dyn StoreHarness) {
     }
     assert_eq!(services.provider.total_sends(), 1);
     assert_eq!(services.balances(integrator_id).await, (99_000, 0));
+}
+
+/// A crowd whose handles tell it apart is let through, all of it: that each takes the same key refuses nobody.
+pub async fn a_crowd_to_one_payee_is_let_through(harness: &mut dyn StoreHarness) {
+    const MANY: usize = 4 * CROWD;
+    let services = guarded(harness);
+    let integrator_id = services.funded(1_000_000).await;
+    let results = all_at_once(&services, MANY, move |services, number| async move {
+        let external_id = Some(name(&format!("crowd {number}")));
+        services.withdrawals.create(CreateWithdrawal { external_id, ..command(integrator_id) }).await
+    })
+    .await;
+    let refused: Vec<_> =
+        results.iter().filter(|result| !matches!(result, Ok(Outcome::Created(_)))).collect();
+    assert!(refused.is_empty(), "{} of {MANY}: {:?}", refused.len(), refused.first());
+    assert_eq!(services.provider.total_sends(), u32::try_from(MANY).expect("a number"));
 }
 
 /// One that is still unknown is not hidden by later ones, however they ended.

@@ -4,6 +4,8 @@
 //! call to the provider, under our reference, with no transaction open → a second `apply` with what is known. A call
 //! without a known end leaves the money held and is followed up by asking, never by sending again.
 
+use std::collections::BTreeSet;
+
 use uuid::Uuid;
 
 use super::{
@@ -17,7 +19,7 @@ use crate::error::{ApplyError, ServiceError, StoreError, UniqueKey};
 use crate::evidence::{Evidence, EvidenceKind, Proof, Seen};
 use crate::fees::Operation;
 use crate::ids::{IntegratorId, ResourceKind, ResourceRef, WithdrawalId};
-use crate::limits::lanes::Lanes;
+use crate::limits::lanes::{LONGEST_IN_LANE, Lanes, Place};
 use crate::limits::{self, LimitPolicy, Standing, Windows};
 use crate::list::{ListQuery, Page};
 use crate::metadata::Metadata;
@@ -170,7 +172,7 @@ impl WithdrawalService {
     async fn make(&self, command: &CreateWithdrawal) -> Result<Option<Outcome<Withdrawal>>, ServiceError> {
         let new = self.priced(command).await?;
         let (integrator_id, id) = (new.integrator_id, new.id);
-        let place = self.enter_lane(integrator_id).await?;
+        let place = self.enter_lanes(command).await?;
         let intent = match self.intent(command, new).await {
             Err(refused @ ServiceError::LimitExceeded(_)) => {
                 // Another request with the same handle may just have taken what was left.
@@ -367,13 +369,24 @@ impl WithdrawalService {
         Ok(limits::standings(policy, &windows, sent, sent_to))
     }
 
-    /// The request's turn, when other withdrawals count against a limit of the integrator's.
-    async fn enter_lane(&self, owner: IntegratorId) -> Result<Option<impl Drop + use<>>, ServiceError> {
-        let policy = self.ports.stores.limits.policy(owner).await?;
-        if policy.counts_others(&Windows::at(self.ports.clock.now())) {
-            return Ok(Some(self.lanes.enter(owner).await));
+    /// The request's turn among those just like it, and, when other withdrawals count against a limit of the integrator's,
+    /// among all of them: one at a time gets what they take of the same key.
+    async fn enter_lanes(&self, command: &CreateWithdrawal) -> Result<Place, ServiceError> {
+        let owner = command.integrator_id;
+        let mut keys = BTreeSet::new();
+        if !self.ports.duplicate_window.is_zero() {
+            keys.extend(twin_keys(&command.payee, command.amount));
         }
-        Ok(None)
+        let since = self.ports.clock.now();
+        if self.ports.stores.limits.policy(owner).await?.counts_others(&Windows::at(since)) {
+            keys.insert(limits::lane());
+        }
+        let place = self.lanes.enter(owner, &keys).await;
+        if self.ports.clock.now().since(since) > LONGEST_IN_LANE {
+            let why = "too many withdrawals of the same kind are waiting".to_owned();
+            return Err(StoreError::Unavailable(why).into());
+        }
+        Ok(place)
     }
 
     /// What the request takes of the key that orders the withdrawals of an integrator under limits; nothing where others don't

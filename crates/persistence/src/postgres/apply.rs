@@ -213,8 +213,7 @@ impl Applier {
             }
             // The server is no longer the one that writes.
             Err(DbError::ReadOnly(_)) => {
-                drop(Conn::take(conn));
-                self.connections.forget();
+                self.connections.forget(&Conn::take(conn));
             }
             _ => {}
         }

@@ -117,6 +117,19 @@ impl DerefMut for Session {
 #[derive(Debug, Clone, Default)]
 pub struct Servers(Arc<Known>);
 
+impl Servers {
+    /// Ends the era of a connection to the wrong server. It was ended before where this is `false`, by another one: what
+    /// was made since is not as old.
+    fn leave(&self, era: u64) -> bool {
+        let next = era.wrapping_add(1);
+        let left = self.0.era.compare_exchange(era, next, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        if left {
+            self.0.host.store(0, Ordering::SeqCst);
+        }
+        left
+    }
+}
+
 #[derive(Debug, Default)]
 struct Known {
     /// How often a server was met that takes no writes: connections that were made before lead to the wrong one.
@@ -222,12 +235,12 @@ impl Connections {
         PoolUse::of(self.purpose.as_str(), &self.pool.status())
     }
 
-    /// Nobody uses a connection again that there is now, of this pool and of the store's others: they lead to a server
-    /// that is no longer the right one. It is looked for anew, from the first host on.
-    pub fn forget(&self) {
-        self.servers.0.host.store(0, Ordering::SeqCst);
-        self.servers.0.era.fetch_add(1, Ordering::SeqCst);
-        self.pool.retain(|_, _| false);
+    /// Nobody uses a connection again that is as old as this one, of this pool and of the store's others: they lead to a
+    /// server that is no longer the right one. It is looked for anew, from the first host on.
+    pub fn forget(&self, session: &Session) {
+        if self.servers.leave(session.era) {
+            self.pool.retain(|_, _| false);
+        }
     }
 }
 
@@ -353,4 +366,23 @@ pub fn describe(error: &tokio_postgres::Error) -> String {
         cause = inner.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_era_ends_once() {
+        let servers = Servers::default();
+        servers.0.host.store(2, Ordering::SeqCst);
+        assert!(servers.leave(0));
+        assert_eq!(servers.0.host.load(Ordering::SeqCst), 0, "the first host is asked first again");
+        // A connection to another host was made since; a second of the old ones says the same as the first.
+        servers.0.host.store(1, Ordering::SeqCst);
+        assert!(!servers.leave(0));
+        assert_eq!(servers.0.era.load(Ordering::SeqCst), 1);
+        assert_eq!(servers.0.host.load(Ordering::SeqCst), 1);
+        assert!(servers.leave(1));
+    }
 }
