@@ -30,7 +30,7 @@ struct Gate {
 impl TransitionStore for Gate {
     async fn apply(&self, transition: Transition) -> Result<(), ApplyError> {
         self.came.fetch_add(1, Ordering::Relaxed);
-        let _through = self.open.acquire().await.unwrap();
+        let _through = self.open.acquire().await;
         let applied = self.inner.apply(transition).await;
         self.refused.fetch_add(usize::from(applied.is_err()), Ordering::Relaxed);
         applied
