@@ -42,7 +42,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
 
 /// What the domain may use of others: nothing that reads a clock, a file, a socket or a wire format.
 const DOMAIN_USES: &[&str] =
-    &["async-lock", "async-trait", "bigdecimal", "mockall", "sha2", "thiserror", "uuid"];
+    &["async-lock", "async-trait", "bigdecimal", "futures-util", "mockall", "sha2", "thiserror", "uuid"];
 
 fn packages() -> BTreeMap<String, Package> {
     let metadata = MetadataCommand::new().no_deps().exec().unwrap();
