@@ -136,6 +136,9 @@ use crate::{
 
 /// The largest body read.
 const MAX_BODY: usize = 64 * 1_024;
+/// How long a connection that nobody uses is kept: longer than a client that keeps it for some seconds. A server that
+/// closes one just as the next request is sent makes its outcome unknown.
+pub const KEEP_ALIVE: Duration = Duration::from_secs(75);
 /// How long requests may take to end on [`Simulator::stop`].
 const SHUTDOWN_TIMEOUT_SECONDS: u64 = 5;
 
@@ -369,6 +372,7 @@ impl Simulator {
                 .default_service(web::to(async || Refusal::not_found("no such path").error_response()))
         })
         .on_connect(Connection::keep)
+        .keep_alive(KEEP_ALIVE)
         .workers(1)
         .disable_signals()
         .shutdown_timeout(SHUTDOWN_TIMEOUT_SECONDS)

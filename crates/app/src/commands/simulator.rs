@@ -2,11 +2,17 @@
 
 use std::process::ExitCode;
 
-use pix_simulator::{Simulator, SimulatorConfig};
+use pix_settlement::POOL_IDLE_TIMEOUT;
+use pix_simulator::{KEEP_ALIVE, Simulator, SimulatorConfig};
 
 use crate::cli;
 use crate::config::Config;
 use crate::gateway::{self, StopSignals};
+
+const _: () = assert!(
+    KEEP_ALIVE.as_secs() > POOL_IDLE_TIMEOUT.as_secs(),
+    "the simulated provider would close connections that the gateway still uses"
+);
 
 /// Runs the simulated provider until it is told to stop.
 pub async fn run(config: &Config, arguments: cli::Simulator) -> anyhow::Result<ExitCode> {
