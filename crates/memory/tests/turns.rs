@@ -100,9 +100,14 @@ async fn who_waited_too_long_is_told_that_nothing_was_done() {
     let scene = Scene::new().await;
     let first = scene.ask("first", 100).await;
     let second = scene.ask("second", 100).await;
+    let first_again = scene.ask("first", 100).await;
     scene.services.wait(LONGEST_IN_LANE + Duration::from_millis(1));
     scene.gate.open.add_permits(1);
     assert!(matches!(first.await.unwrap(), Ok(Outcome::Created(_))));
+    assert!(
+        matches!(first_again.await.unwrap(), Ok(Outcome::Replayed(_))),
+        "what its handle stands for was done meanwhile"
+    );
     let refused = second.await.unwrap();
     assert!(
         matches!(refused, Err(ServiceError::Store(StoreError::Unavailable(_)))),

@@ -173,7 +173,13 @@ impl WithdrawalService {
     async fn make(&self, command: &CreateWithdrawal) -> Result<Option<Outcome<Withdrawal>>, ServiceError> {
         let new = self.priced(command).await?;
         let (integrator_id, id) = (new.integrator_id, new.id);
-        let place = self.enter_lanes(command).await?;
+        let Some(place) = self.enter_lanes(command).await? else {
+            // One with the same handle may have been before it: that nothing was done would be untrue.
+            let winner = self.replay(command).await?;
+            let busy =
+                || StoreError::Unavailable("too many withdrawals of the same kind are waiting".to_owned());
+            return winner.map(|winner| Some(Outcome::Replayed(winner))).ok_or_else(|| busy().into());
+        };
         let intent = match self.intent(command, new).await {
             Err(refused @ ServiceError::LimitExceeded(_)) => {
                 // Another request with the same handle may just have taken what was left.
@@ -373,8 +379,8 @@ impl WithdrawalService {
     }
 
     /// The request's turn among those just like it, and, when other withdrawals count against a limit of the integrator's,
-    /// among all of them: one at a time gets what they take of the same key.
-    async fn enter_lanes(&self, command: &CreateWithdrawal) -> Result<Place, ServiceError> {
+    /// among all of them: one at a time gets what they take of the same key. `None` after [`LONGEST_IN_LANE`].
+    async fn enter_lanes(&self, command: &CreateWithdrawal) -> Result<Option<Place>, ServiceError> {
         let owner = command.integrator_id;
         let mut keys = BTreeSet::new();
         if !self.ports.duplicate_window.is_zero() {
@@ -385,11 +391,7 @@ impl WithdrawalService {
             keys.insert(limits::lane());
         }
         let place = self.lanes.enter(owner, &keys).await;
-        if self.ports.clock.now().since(since) > LONGEST_IN_LANE {
-            let why = "too many withdrawals of the same kind are waiting".to_owned();
-            return Err(StoreError::Unavailable(why).into());
-        }
-        Ok(place)
+        Ok((self.ports.clock.now().since(since) <= LONGEST_IN_LANE).then_some(place))
     }
 
     /// What the request takes of the key that orders the withdrawals of an integrator under limits; nothing where others don't
