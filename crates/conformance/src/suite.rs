@@ -251,6 +251,7 @@ macro_rules! store_suite {
                 a_late_settlement_is_taken_once,
                 money_never_stands_beside_a_debt,
                 what_comes_in_together_is_booked_each_on_its_own,
+                payments_that_come_together_are_booked_each_on_its_own,
                 forced_returns_race_with_everything,
                 a_refund_in_progress_hides_nothing_for_good,
                 a_refund_that_went_back_after_all_is_taken_from_its_charge,

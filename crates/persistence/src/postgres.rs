@@ -5,6 +5,7 @@
 //! | `open` | looking at a server before it is used; migrations |
 //! | `pool` | the three pools and the settings of every connection |
 //! | `columns`, `statement` | transitions as one statement over arrays |
+//! | `settling` | the same for payments of charges and nothing else |
 //! | `group` | gathering concurrent transitions |
 //! | `lookups` | looking records up by their ids, many in one query |
 //! | `apply` | running them: one by one, or a group; and finding out what became of a lost commit |
@@ -49,6 +50,7 @@ mod postbacks;
 mod refunds;
 mod seals;
 mod settings;
+mod settling;
 mod splits;
 mod statement;
 mod types;

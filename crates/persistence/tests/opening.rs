@@ -243,7 +243,8 @@ async fn a_file_of_the_second_migration_is_brought_up_to_date_with_all_that_is_i
             "2026-11-22-000009_seals",
             "2026-11-22-000010_references",
             "2026-11-23-000011_people",
-            "2026-11-23-000012_of_one_integrator"
+            "2026-11-23-000012_of_one_integrator",
+            "2026-11-24-000013_follow_ups"
         ]
     );
     for (table, more) in TABLES_AT_MIGRATION_2 {

@@ -516,6 +516,59 @@ async fn a_record_that_another_one_holds_is_passed_over_and_not_waited_for() {
     assert_eq!(ids(claim().await.unwrap()), BTreeSet::from([held_id]));
 }
 
+/// Where programs before migration 13 keep when a charge is due.
+#[tokio::test]
+async fn a_charge_that_an_older_program_put_off_is_taken_put_off_and_paid() {
+    let place = place().await;
+    let services = place.services();
+    let owner = services.integrator().await;
+    let (paid, left) = (services.charge(owner, 10_000).await, services.charge(owner, 10_000).await);
+    let moved = "UPDATE charges c SET follow_up_at = f.due_at, follow_up_attempts = f.attempts \
+                 FROM charge_follow_ups f WHERE f.integrator_id = c.integrator_id AND f.id = c.id";
+    place.sql(moved);
+    place.sql("DELETE FROM charge_follow_ups");
+    let (late, lease) = (Timestamp::from_micros(i64::MAX / 2), Duration::from_hours(1));
+    assert_eq!(place.store.vitals(late).await.unwrap().follow_ups.count, 2);
+    let claimed = FollowUpStore::claim(&*place.store, late, lease, 9).await.unwrap();
+    assert_eq!(claimed.iter().map(|one| one.resource.id).collect::<Vec<_>>(), [paid.id.0, left.id.0]);
+    assert!(claimed.iter().all(|one| one.attempts == 1));
+    place.store.postpone(claimed[0], Some(late)).await.unwrap();
+    place.store.postpone(claimed[1], None).await.unwrap();
+    let again = FollowUpStore::claim(&*place.store, late, lease, 9).await.unwrap();
+    assert_eq!(again.iter().map(|one| (one.resource.id, one.attempts)).collect::<Vec<_>>(), [(paid.id.0, 2)]);
+    services.apply(services.credit_intent(&paid, services.payment(10_000))).await;
+    assert_eq!(place.sql("SELECT count(follow_up_at) FROM charges"), "0");
+    // What changes and goes on being due has it in the table of its own.
+    place.sql("UPDATE charges SET follow_up_at = 1 WHERE state = 'pending'");
+    services.apply(next(left.clone().cancel(services.now()))).await;
+    assert_eq!(place.sql("SELECT count(follow_up_at) FROM charges"), "0");
+    assert_eq!(place.sql("SELECT id FROM charge_follow_ups"), left.id.0.to_string());
+}
+
+/// A charge's new version stays on its page, and no index has a further entry: none has what a payment changes.
+#[tokio::test]
+async fn a_payment_writes_to_no_index_of_charges() {
+    let place = place().await;
+    let services = place.services();
+    let owner = services.integrator().await;
+    let mut together = Vec::new();
+    for _ in 0..6 {
+        let charge = services.charge(owner, 10_000).await;
+        together.push(services.credit_intent(&charge, services.payment(10_000)));
+    }
+    assert_eq!(place.sql("SELECT count(*) FROM charge_follow_ups"), "6");
+    let lone = together.pop().unwrap();
+    services.apply(lone).await;
+    assert_eq!(place.store.apply_all(together).await, vec![Ok(()); 5]);
+    assert_eq!(place.sql("SELECT count(*) FROM charge_follow_ups"), "0");
+    // Of a row's versions, no index points at one that is heap-only.
+    place.sql("CREATE EXTENSION pageinspect");
+    let heap_only = "SELECT count(*) FILTER (WHERE t_infomask2 & 32768 <> 0) \
+                     FROM generate_series(0, pg_relation_size('charges') / 8192 - 1) page, \
+                     heap_page_items(get_raw_page('charges', page::int)) WHERE t_data IS NOT NULL";
+    assert_eq!(place.sql(heap_only), "6");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_book_is_one_moment_while_others_write() {
     let place = place().await;

@@ -317,7 +317,7 @@ async fn the_constraints_that_refusals_are_known_by_have_their_names() {
     let keys = "SELECT string_agg(conname, ' ' ORDER BY conname COLLATE \"C\") FROM pg_constraint \
                 WHERE connamespace = 'public'::regnamespace AND contype IN ('p', 'u')";
     let expected = "__diesel_schema_migrations_pkey api_keys_number_key api_keys_pkey \
-                    audit_log_pkey callbacks_pkey charges_external_id_key charges_pkey deliveries_pkey delivery_attempts_pkey endpoints_pkey \
+                    audit_log_pkey callbacks_pkey charge_follow_ups_pkey charges_external_id_key charges_pkey deliveries_pkey delivery_attempts_pkey endpoints_pkey \
                     events_pkey evidence_pkey facts_pkey fee_schedules_pkey \
                     findings_code_key findings_pkey handles_pkey integrators_pkey limits_pkey locked_parts_pkey payee_keys_pkey people_pkey people_subject_key postback_secrets_pkey postings_pkey \
                     receipts_number_key receipts_pkey refunds_external_id_key refunds_pkey seal_differences_pkey seals_pkey splits_pkey twins_pkey wallets_pkey \
@@ -372,7 +372,8 @@ async fn a_database_of_the_second_migration_is_brought_up_to_date_with_all_that_
             "2026-11-22-000009_seals",
             "2026-11-22-000010_references",
             "2026-11-23-000011_people",
-            "2026-11-23-000012_of_one_integrator"
+            "2026-11-23-000012_of_one_integrator",
+            "2026-11-24-000013_follow_ups"
         ]
     );
     for (table, more) in TABLES_AT_MIGRATION_2 {

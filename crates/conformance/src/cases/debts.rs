@@ -3,18 +3,19 @@
 use std::time::Duration;
 
 use pix_domain::audit;
-use pix_domain::charges::{Charge, ChargeState};
-use pix_domain::error::{ApplyError, ServiceError, StoreError};
+use pix_domain::charges::{Charge, ChargeState, Receipt, state as charge_state};
+use pix_domain::error::{ApplyError, ServiceError, StoreError, UniqueKey};
 use pix_domain::evidence::Proof;
 use pix_domain::fees::{FeeRule, Percent};
 use pix_domain::ids::IntegratorId;
 use pix_domain::postbacks::events::EventQuery;
-use pix_domain::provider::Progress;
+use pix_domain::provider::{Payment, Progress};
+use pix_domain::text::PostbackUrl;
 use pix_domain::transition::Transition;
 use pix_domain::wallet::{Posting, Reason};
 use pix_domain::withdrawals::OutgoingState;
 
-use crate::builders::{cents, next, refund_command, withdrawal_command};
+use crate::builders::{cents, next, refund_command, ticket, withdrawal_command};
 use crate::{Answer, Services, StoreHarness, services, snapshot};
 
 /// Available, held, owed.
@@ -177,6 +178,98 @@ pub async fn what_comes_in_together_is_booked_each_on_its_own(harness: &mut dyn 
             let numbers: Vec<u64> = events.iter().map(|listed| listed.event.number).collect();
             assert_eq!(numbers, (1..).take(numbers.len()).collect::<Vec<u64>>());
             assert_eq!(numbers.len(), payments);
+        }
+    }
+    assert_eq!(purse(&services, owing).await, (0, 1_000, 400));
+}
+
+/// Payments and nothing else, of several integrators, in one go: those that are not to be are refused, each for its own
+/// reason, and all others are booked as if each had come alone.
+pub async fn payments_that_come_together_are_booked_each_on_its_own(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let owners = [services.integrator().await, services.integrator().await];
+    let owing = services.integrator().await;
+    let spent = services.paid_charge(owing, 1_000).await;
+    services.apply(services.withdrawal_intent(owing, 1_000)).await;
+    taken_back(&services, &spent, 400).await;
+    let url = PostbackUrl::parse("https://loja.example/pix").expect("a URL");
+    let fee = FeeRule::new(cents(3), Percent::zero(), cents(0), None).expect("a fee");
+    let mut booked: [Vec<(Charge, Payment)>; 2] = Default::default();
+    for (round, trouble) in [None, Some("stale"), Some("known"), Some("debt"), None].into_iter().enumerate() {
+        let mut together = Vec::new();
+        let mut refused = Vec::new();
+        for (place, owner) in owners.iter().copied().enumerate().cycle().take(5) {
+            let mut new = services.new_charge(owner);
+            // Some are told of at a URL, and one is free of charge.
+            new.postback_url = (together.len() % 2 == 0).then(|| url.clone());
+            let rule = if together.len() == 3 { FeeRule::free() } else { fee.clone() };
+            let ticket = ticket(new.id);
+            let opened = charge_state::open(new, ticket, services.now());
+            let charge = opened.charge().cloned().expect("a charge");
+            services.apply(opened).await;
+            let payment = services.payment(10_000);
+            together.push(next(charge.pay(payment.clone(), &rule, services.now())));
+            let paid = together.last().and_then(Transition::charge).cloned().expect("a charge");
+            booked[place].push((paid, payment));
+        }
+        let trouble_with = async |owner| {
+            let charge = services.charge(owner, 10_000).await;
+            let payment = match (trouble, booked[0].first()) {
+                (Some("known"), Some((_, known))) => known.clone(),
+                _ => services.payment(10_000),
+            };
+            services.credit_intent(&charge, payment)
+        };
+        match trouble {
+            Some("stale") => {
+                // Paid meanwhile, by another PIX.
+                let charge = services.charge(owners[0], 10_000).await;
+                let late = services.credit_intent(&charge, services.payment(10_000));
+                let payment = services.payment(10_000);
+                let first = services.credit_intent(&charge, payment.clone());
+                let paid = first.charge().cloned().expect("a charge");
+                services.apply(first).await;
+                booked[0].push((paid, payment));
+                refused.push((late, ApplyError::Stale));
+            }
+            Some("known") => {
+                refused.push((trouble_with(owners[0]).await, ApplyError::Duplicate(UniqueKey::Receipt)));
+            }
+            Some(_) => refused.push((trouble_with(owing).await, ApplyError::Owing)),
+            None => {}
+        }
+        let (extra, expected): (Vec<_>, Vec<_>) = refused.into_iter().unzip();
+        // In the middle: what comes after it is numbered as if it weren't there.
+        together.splice(2..2, extra);
+        let results = services.stores.domain.transitions.apply_all(together).await;
+        let refusals: Vec<_> = results.into_iter().filter_map(Result::err).collect();
+        assert_eq!(refusals, expected, "{round}");
+        for (owner, booked) in owners.into_iter().zip(&booked) {
+            let book = services.stores.books.book(owner).await.expect("the book");
+            assert_eq!(audit::check(owner, &book), Vec::new(), "{round}");
+            let total: i64 = booked
+                .iter()
+                .map(|(charge, payment)| {
+                    payment.amount.cents().get() - charge.credited.as_ref().expect("a credit").fee.get()
+                })
+                .sum();
+            assert_eq!(purse(&services, owner).await, (total, 0, 0), "{round}");
+            for (charge, payment) in booked {
+                let found = services.stores.domain.charges.find(owner, charge.id).await.expect("a charge");
+                assert_eq!(found.as_ref(), Some(charge), "{round}");
+                let receipts =
+                    services.stores.domain.charges.receipts(owner, charge.id).await.expect("receipts");
+                let expected =
+                    Receipt { integrator_id: owner, charge_id: charge.id, payment: payment.clone() };
+                assert_eq!(receipts, [expected], "{round}");
+            }
+            let query = EventQuery { limit: 1_000, ..EventQuery::default() };
+            let events = services.stores.postbacks.events.events(owner, query).await.expect("events");
+            let numbers: Vec<u64> = events.iter().map(|listed| listed.event.number).collect();
+            assert_eq!(numbers, (1..).take(booked.len()).collect::<Vec<u64>>(), "{round}");
+            let told = events.iter().filter(|listed| listed.delivery.is_some()).count();
+            let with_url = booked.iter().filter(|(charge, _)| charge.postback_url.is_some()).count();
+            assert_eq!(told, with_url, "{round}");
         }
     }
     assert_eq!(purse(&services, owing).await, (0, 1_000, 400));

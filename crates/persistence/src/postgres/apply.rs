@@ -7,6 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use diesel::prelude::{ExpressionMethods, OptionalExtension, QueryDsl};
 use diesel::result::Error as DieselError;
+use diesel_async::AsyncPgConnection;
+use diesel_async::methods::LoadQuery;
 use pix_domain::error::{ApplyError, StoreError};
 use pix_domain::transition::{Transition, TransitionStore};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -17,6 +19,7 @@ use super::ask::Ask;
 use super::columns::Form;
 use super::error::{DbError, OUT_OF_RANGE, OWED_ALONE, Of, taken, understand};
 use super::pool::{Conn, Connections, answer_timeout};
+use super::settling::{Payment, Settling};
 use super::statement::{Code, Fate, Statement, is_credit};
 use super::{PgOptions, PgStore};
 use crate::codec::DbId;
@@ -94,6 +97,16 @@ impl Applier {
 
     /// Applies one.
     pub async fn one(&self, sent: &Sent) -> Applied {
+        if let Some(payment) = Settling::of(&sent.transition)
+            && let Some(settled) = self.settle(&[sent], vec![(payment, sent.id)]).await.pop().flatten()
+        {
+            return settled;
+        }
+        self.one_of_any(sent).await
+    }
+
+    /// Applies one, whatever it does.
+    async fn one_of_any(&self, sent: &Sent) -> Applied {
         let _turn = if sent.transition.parts.is_empty() { None } else { Some(self.turn_with_parts().await?) };
         let mut why = String::new();
         for _ in 0..MAX_ATTEMPTS {
@@ -128,15 +141,71 @@ impl Applier {
 
     /// Applies many without parts that have nothing in common but wallets; `None` where it has to be asked again.
     pub async fn many(&self, group: &[Arc<Sent>]) -> Vec<Option<Applied>> {
-        if let [lone] = group {
-            return vec![Some(self.one(lone).await)];
-        }
         let all: Vec<&Sent> = group.iter().map(Arc::as_ref).collect();
+        let payments = all.iter().map(|sent| Some((Settling::of(&sent.transition)?, sent.id)));
+        let Some(payments) = payments.collect::<Option<Vec<_>>>() else {
+            return self.many_of_any(&all).await;
+        };
+        let mut results = self.settle(&all, payments).await;
+        let left = all.iter().zip(&results).filter(|(_, result)| result.is_none()).map(|(sent, _)| *sent);
+        let left: Vec<&Sent> = left.collect();
+        if !left.is_empty() {
+            let mut answers = self.many_of_any(&left).await.into_iter();
+            for result in results.iter_mut().filter(|result| result.is_none()) {
+                *result = answers.next().flatten();
+            }
+        }
+        results
+    }
+
+    /// Applies payments of charges and nothing else; `None` for each that did not happen, and may not without being asked
+    /// in the form of any transition: that one says why.
+    async fn settle(&self, group: &[&Sent], payments: Vec<(Settling<'_>, Uuid)>) -> Vec<Option<Applied>> {
         let mut open = Vec::new();
-        let mut answer = self.run(&all, Form::Arrays, false, self.answer_timeout, &mut open).await;
+        let is_delivered = payments.iter().any(|(settling, _)| settling.is_delivered());
+        macro_rules! send {
+            ($lone:literal, $delivered:literal) => {{
+                let statement = Payment::<$lone, $delivered>::new(&payments);
+                self.send(&statement, self.answer_timeout, &mut open).await
+            }};
+        }
+        let answer = match (payments.len() == 1, is_delivered) {
+            (true, true) => send!(true, true),
+            (true, false) => send!(true, false),
+            (false, true) => send!(false, true),
+            (false, false) => send!(false, false),
+        };
+        match answer {
+            Ok(paid) => {
+                let mut results: Vec<Option<Applied>> = group.iter().map(|_| None).collect();
+                for place in paid {
+                    if let Some(result) = usize::try_from(place).ok().and_then(|place| results.get_mut(place))
+                    {
+                        *result = Some(Ok(()));
+                    }
+                }
+                results
+            }
+            Err(DbError::ReadOnly(why) | DbError::Unavailable(why)) => unavailable(group.len(), &why),
+            Err(DbError::Lost(why)) => self.resolve_each(group, &why, &open).await,
+            // One of them broke a rule that only the database sees, or somebody was in the way; nothing was written.
+            Err(DbError::Damaged(_) | DbError::Taken(_) | DbError::Refused(_) | DbError::Contention(_)) => {
+                group.iter().map(|_| None).collect()
+            }
+        }
+    }
+
+    /// Applies many without parts, whatever they do.
+    async fn many_of_any(&self, group: &[&Sent]) -> Vec<Option<Applied>> {
+        if let [lone] = group {
+            return vec![Some(self.one_of_any(lone).await)];
+        }
+        let mut open = Vec::new();
+        let mut answer = self.run(group, Form::Arrays, false, self.answer_timeout, &mut open).await;
         // A wallet with a debt, mostly: weighed, the others are not undone with the one that meets it.
-        if matches!(answer, Err(DbError::Refused(_))) && all.iter().all(|sent| is_credit(&sent.transition)) {
-            answer = self.run(&all, Form::Arrays, true, self.answer_timeout, &mut open).await;
+        if matches!(answer, Err(DbError::Refused(_))) && group.iter().all(|sent| is_credit(&sent.transition))
+        {
+            answer = self.run(group, Form::Arrays, true, self.answer_timeout, &mut open).await;
         }
         match answer {
             Ok(codes) => codes
@@ -146,27 +215,27 @@ impl Applier {
                     Code::Again => None,
                 })
                 .collect(),
-            Err(DbError::ReadOnly(why) | DbError::Unavailable(why)) => {
-                let refused = || Some(Err(StoreError::Unavailable(why.clone()).into()));
-                group.iter().map(|_| refused()).collect()
-            }
-            Err(DbError::Lost(why)) => {
-                let until = Instant::now() + self.resolve_timeout;
-                let mut results = Vec::with_capacity(group.len());
-                for sent in group {
-                    results.push(Some(self.resolve(sent, why.clone(), open.clone(), until).await));
-                }
-                results
-            }
+            Err(DbError::ReadOnly(why) | DbError::Unavailable(why)) => unavailable(group.len(), &why),
+            Err(DbError::Lost(why)) => self.resolve_each(group, &why, &open).await,
             Err(DbError::Damaged(_) | DbError::Taken(_) | DbError::Refused(_) | DbError::Contention(_)) => {
                 // One of them broke a rule that only the database sees, and nothing was written: each for itself.
                 let mut results = Vec::with_capacity(group.len());
                 for sent in group {
-                    results.push(Some(self.one(sent).await));
+                    results.push(Some(self.one_of_any(sent).await));
                 }
                 results
             }
         }
+    }
+
+    /// What became of each of a group whose answer was lost.
+    async fn resolve_each(&self, group: &[&Sent], why: &str, open: &[String]) -> Vec<Option<Applied>> {
+        let until = Instant::now() + self.resolve_timeout;
+        let mut results = Vec::with_capacity(group.len());
+        for sent in group {
+            results.push(Some(self.resolve(sent, why.to_owned(), open.to_vec(), until).await));
+        }
+        results
     }
 
     /// Sends one transition, with its parts.
@@ -184,8 +253,7 @@ impl Applier {
         Ok(refusal.or(codes.as_slice().first()).cloned().unwrap_or(Code::Again))
     }
 
-    /// Sends a statement and waits at most `patience` for its answer. The name of a session that was lost on the way is
-    /// added to `open`: what was sent there may still happen.
+    /// Sends the statement of a group; what it says of each.
     async fn run(
         &self,
         group: &[&Sent],
@@ -194,14 +262,30 @@ impl Applier {
         patience: Duration,
         open: &mut Vec<String>,
     ) -> Result<Vec<Code>, DbError> {
-        let mut conn =
-            self.connections.get().await.map_err(|error| DbError::Unavailable(error.to_string()))?;
         let has_parts = group.iter().any(|sent| !sent.transition.parts.is_empty());
         let fate = if has_parts { Fate::Shared } else { Fate::Own };
         let rows: Vec<(&Transition, Uuid)> =
             group.iter().flat_map(|sent| sent.transition.whole().map(|one| (one, sent.id))).collect();
         let statement = Statement::new(&rows, form, fate, weigh);
-        let answer = timeout(patience, Self::ask(&mut conn, &statement)).await;
+        let codes = self.send(&statement, patience, open).await?;
+        statement.read(&codes).map_err(|error| DbError::Lost(error.to_string()))
+    }
+
+    /// Sends a statement and waits at most `patience` for its answer. The name of a session that was lost on the way is
+    /// added to `open`: what was sent there may still happen.
+    async fn send<S>(
+        &self,
+        statement: &S,
+        patience: Duration,
+        open: &mut Vec<String>,
+    ) -> Result<Vec<i32>, DbError>
+    where
+        S: Sync,
+        for<'a> &'a S: LoadQuery<'a, AsyncPgConnection, Vec<i32>> + Send,
+    {
+        let mut conn =
+            self.connections.get().await.map_err(|error| DbError::Unavailable(error.to_string()))?;
+        let answer = timeout(patience, Self::ask(&mut conn, statement)).await;
         let answer = answer.unwrap_or_else(|_elapsed| {
             Err(DbError::Lost(format!("no answer within {} ms", patience.as_millis())))
         });
@@ -220,14 +304,17 @@ impl Applier {
         answer
     }
 
-    async fn ask(conn: &mut Conn, statement: &Statement) -> Result<Vec<Code>, DbError> {
+    async fn ask<S>(conn: &mut Conn, statement: &S) -> Result<Vec<i32>, DbError>
+    where
+        S: Sync,
+        for<'a> &'a S: LoadQuery<'a, AsyncPgConnection, Vec<i32>> + Send,
+    {
         // To the end of the answer: the codes come before the commit.
-        let codes: Vec<i32> = statement.row(conn).await.map_err(|error| match error {
+        statement.row(conn).await.map_err(|error| match error {
             // It was answered, so it has happened.
             DieselError::DeserializationError(_) => DbError::Lost("the answer can't be read".to_owned()),
             error => understand("transition", &error),
-        })?;
-        statement.read(&codes).map_err(|error| DbError::Lost(error.to_string()))
+        })
     }
 
     /// What became of a transition whose answer was lost.
@@ -318,6 +405,12 @@ impl Applier {
             .of("events")?;
         Ok(found == Some(DbId(sent.id)))
     }
+}
+
+/// The result of each of `members` of which none was sent.
+fn unavailable(members: usize, why: &str) -> Vec<Option<Applied>> {
+    let refused = || Some(Err(StoreError::Unavailable(why.to_owned()).into()));
+    (0..members).map(|_| refused()).collect()
 }
 
 /// What a broken rule of the schema means to the caller.

@@ -8,7 +8,7 @@ use diesel::dsl::SqlTypeOf;
 use diesel::pg::Pg;
 use diesel::query_builder::AstPass;
 use diesel::result::QueryResult;
-use diesel::sql_types::{Array, BigInt, Integer, Nullable, Text};
+use diesel::sql_types::{Array, BigInt, Bool, Integer, Nullable, Text};
 
 use crate::codec::{DbId, DbTime, Id, Instant};
 use crate::rows::{ChargeRow, RefundRow, SplitRow, WithdrawalRow};
@@ -23,7 +23,7 @@ pub enum Form {
     Arrays,
 }
 
-macro_rules! relation {
+macro_rules! columns {
     ($(#[$doc:meta])* $name:ident { $($column:ident: $kind:ty => $sql:ty),+ $(,)? }) => {
         $(#[$doc])*
         #[derive(Debug, Default)]
@@ -35,6 +35,46 @@ macro_rules! relation {
             /// The columns, in order.
             pub const COLUMNS: &'static [&'static str] = &[$(stringify!($column)),+];
 
+            /// Writes the rows, as `VALUES (columns…)` or `start unnest(columns…)`.
+            pub fn walk_rows<'b>(
+                &'b self,
+                form: Form,
+                start: &str,
+                out: &mut AstPass<'_, 'b, Pg>,
+            ) -> QueryResult<()> {
+                let mut comma = "";
+                if let (Form::Plain, ($([$column],)+)) = (form, ($(self.$column.as_slice(),)+)) {
+                    out.push_sql("VALUES (");
+                    $(
+                        out.push_sql(comma);
+                        out.push_bind_param::<$sql, _>($column)?;
+                        comma = ", ";
+                    )+
+                } else {
+                    out.push_sql(start);
+                    out.push_sql("unnest(");
+                    $(
+                        out.push_sql(comma);
+                        out.push_bind_param::<Array<$sql>, _>(&self.$column)?;
+                        comma = ", ";
+                    )+
+                }
+                let _ = comma;
+                out.push_sql(")");
+                Ok(())
+            }
+        }
+    };
+}
+
+macro_rules! relation {
+    ($(#[$doc:meta])* $name:ident { $($column:ident: $kind:ty => $sql:ty),+ $(,)? }) => {
+        columns! {
+            $(#[$doc])*
+            $name { $($column: $kind => $sql),+ }
+        }
+
+        impl $name {
             /// Writes `name(columns…) AS MATERIALIZED (rows)`.
             pub fn walk<'b>(
                 &'b self,
@@ -42,28 +82,10 @@ macro_rules! relation {
                 form: Form,
                 out: &mut AstPass<'_, 'b, Pg>,
             ) -> QueryResult<()> {
-                open(name, Self::COLUMNS, out);
-                if let (Form::Plain, ($([$column],)+)) = (form, ($(self.$column.as_slice(),)+)) {
-                    out.push_sql("VALUES (");
-                    let mut comma = "";
-                    $(
-                        out.push_sql(comma);
-                        out.push_bind_param::<$sql, _>($column)?;
-                        comma = ", ";
-                    )+
-                    let _ = comma;
-                    out.push_sql("))");
-                } else {
-                    out.push_sql("SELECT * FROM unnest(");
-                    let mut comma = "";
-                    $(
-                        out.push_sql(comma);
-                        out.push_bind_param::<Array<$sql>, _>(&self.$column)?;
-                        comma = ", ";
-                    )+
-                    let _ = comma;
-                    out.push_sql("))");
-                }
+                push_named(name, Self::COLUMNS, out);
+                out.push_sql(" AS MATERIALIZED (");
+                self.walk_rows(form, "SELECT * FROM ", out)?;
+                out.push_sql(")");
                 Ok(())
             }
         }
@@ -96,14 +118,15 @@ macro_rules! records {
     };
 }
 
-fn open(name: &str, columns: &[&str], out: &mut AstPass<'_, '_, Pg>) {
+/// Writes `name(columns…)`.
+pub fn push_named(name: &str, columns: &[&str], out: &mut AstPass<'_, '_, Pg>) {
     out.push_sql(name);
     out.push_sql("(");
     for (index, column) in columns.iter().enumerate() {
         out.push_sql(if index == 0 { "" } else { ", " });
         out.push_sql(column);
     }
-    out.push_sql(") AS MATERIALIZED (");
+    out.push_sql(")");
 }
 
 records! {
@@ -395,5 +418,29 @@ relation! {
         code: &'static str => Text,
         detail: String => Text,
         created_at: DbTime => Instant,
+    }
+}
+
+columns! {
+    /// First payments of charges, each of them whole: one row a transition.
+    Payments {
+        ord: i32 => Integer,
+        wallet: i32 => Integer,
+        integrator_id: DbId => Id,
+        id: DbId => Id,
+        version: i64 => BigInt,
+        amount_cents: i64 => BigInt,
+        fee_cents: i64 => BigInt,
+        receipt_key: String => Text,
+        paid_at: DbTime => Instant,
+        payer_name: Option<String> => Nullable<Text>,
+        payer_document: Option<String> => Nullable<Text>,
+        paid_by_name: Option<String> => Nullable<Text>,
+        paid_by_document: Option<String> => Nullable<Text>,
+        late: bool => Bool,
+        created_at: DbTime => Instant,
+        transition_id: DbId => Id,
+        snapshot: String => Text,
+        lane: Option<DbId> => Nullable<Id>,
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! A lookup costs the server little and its way there and back much: two system calls and a change of process at each
 //! end. So lookups share their way, as transitions do: nobody waits on an idle store, a lone lookup goes at once. While
-//! as many queries as may be are at the database, whoever comes waits in line, and the next query takes all of the line.
+//! a query is at the database, whoever comes waits in line, and the next query takes all of the line. A further query goes
+//! beside it when it is worth its cost, or somebody has waited for long.
 //!
 //! What one lookup finds is its own, whoever shares its query: the query has the integrator of each beside the id, what
 //! it finds is handed out by both, and a record that can't be read is the error of those alone who asked for it.
@@ -25,7 +26,7 @@ use pix_domain::error::StoreError;
 use pix_domain::withdrawals::Withdrawal;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::ask::Ask;
 use super::error::Of;
@@ -38,6 +39,12 @@ use crate::rows::{ChargeRow, Personal, WithdrawalRow};
 const MAX_LOOKUPS: usize = 256;
 /// The most lookups in line; the next one is told that the store is busy.
 const MAX_WAITING: usize = 16_384;
+
+/// A query costs the server about as much as so many of its lookups: a further one beside those that are at the database
+/// has at least as many.
+const WORTH_A_QUERY: usize = 8;
+/// How long those in line wait for a query at the database to be done, when they are not worth one of their own.
+const PATIENCE: Duration = Duration::from_millis(5);
 
 /// Whose record and which.
 type Key = (DbId, DbId);
@@ -182,25 +189,43 @@ impl<R: Kept> Lookups<R> {
             let number = line.came;
             line.came = line.came.wrapping_add(1);
             line.waiting.push_back(Waiting { number, key: (owner, id), answer });
-            let turn = (line.queries < self.shared.sharing.at_once).then(|| {
-                line.queries = line.queries.saturating_add(1);
-                Turn { shared: Arc::clone(&self.shared), ended: false }
-            });
-            (number, turn)
+            (number, line.is_worth_a_query().then(|| self.turn(&mut line)).flatten())
         };
+        self.run(turn);
+        let until = Instant::now() + self.shared.sharing.longest_wait;
+        let answer = loop {
+            if let Ok(answer) = timeout_at(until.min(Instant::now() + PATIENCE), &mut answered).await {
+                break answer;
+            }
+            if Instant::now() < until {
+                let turn = {
+                    let mut line = self.shared.line();
+                    line.has(number).then(|| self.turn(&mut line)).flatten()
+                };
+                self.run(turn);
+            } else if self.shared.line().leave(number) {
+                return Err(StoreError::Unavailable("all connections for reads are busy".to_owned()));
+            } else {
+                // It is being looked up.
+                break answered.await;
+            }
+        };
+        answer.unwrap_or_else(|_closed| Err(StoreError::Unavailable("the store was closed".to_owned())))
+    }
+
+    /// The right to run queries beside those that are at the database.
+    fn turn(&self, line: &mut Line<R>) -> Option<Turn<R>> {
+        (line.queries < self.shared.sharing.at_once).then(|| {
+            line.queries = line.queries.saturating_add(1);
+            Turn { shared: Arc::clone(&self.shared), ended: false }
+        })
+    }
+
+    fn run(&self, turn: Option<Turn<R>>) {
         if let Some(turn) = turn {
             // A runtime that is gone drops it at once.
             self.shared.runtime.spawn(turn.run_queries());
         }
-        let answer = match timeout(self.shared.sharing.longest_wait, &mut answered).await {
-            Ok(answer) => answer,
-            Err(_elapsed) if self.shared.line().leave(number) => {
-                return Err(StoreError::Unavailable("all connections for reads are busy".to_owned()));
-            }
-            // It is being looked up.
-            Err(_elapsed) => answered.await,
-        };
-        answer.unwrap_or_else(|_closed| Err(StoreError::Unavailable("the store was closed".to_owned())))
     }
 }
 
@@ -211,6 +236,16 @@ impl<R: Kept> Line<R> {
         self.waiting.retain(|waiting| !waiting.answer.is_closed());
         let count = self.waiting.len().min(MAX_LOOKUPS);
         self.waiting.drain(..count).collect()
+    }
+
+    /// Whether those in line go without waiting for the queries at the database.
+    fn is_worth_a_query(&self) -> bool {
+        self.queries == 0 || self.waiting.len() >= WORTH_A_QUERY
+    }
+
+    /// Whether one is in line.
+    fn has(&self, number: u64) -> bool {
+        self.waiting.iter().any(|waiting| waiting.number == number)
     }
 
     /// Takes one out of the line; whether it was still in it.
@@ -305,6 +340,19 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+
+    #[test]
+    fn a_further_query_goes_when_it_is_worth_it() {
+        let mut line: Line<ChargeRow> = Line { waiting: VecDeque::new(), came: 0, queries: 0 };
+        assert!(line.is_worth_a_query());
+        line.queries = 1;
+        for number in 0..8 {
+            assert!(!line.is_worth_a_query(), "{number}");
+            let key = (DbId(Uuid::nil()), DbId(Uuid::nil()));
+            line.waiting.push_back(Waiting { number, key, answer: oneshot::channel().0 });
+        }
+        assert!(line.is_worth_a_query() && line.has(7) && !line.has(8));
+    }
 
     #[test]
     fn nobody_is_looked_up_for_who_has_gone_away() {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
+use diesel::dsl::{exists, not};
 use diesel::prelude::{
     BoolExpressionMethods, ExpressionMethods, JoinOnDsl, NullableExpressionMethods, OptionalExtension,
     QueryDsl, SelectableHelper,
@@ -17,6 +18,7 @@ use uuid::Uuid;
 
 use super::PgStore;
 use super::ask::Ask;
+use super::due::charge_follow_ups;
 use super::error::Of;
 use super::settings::GivenUp;
 use crate::codec::{DbId, DbTime, lower};
@@ -104,6 +106,17 @@ macro_rules! next_ids {
             .of(stringify!($table))?;
         ids
     }};
+}
+
+/// When the charge of a query is asked about next. Who is, isn't locked.
+macro_rules! due {
+    () => {
+        charge_follow_ups::table.filter(
+            charge_follow_ups::integrator_id
+                .eq(charges::integrator_id)
+                .and(charge_follow_ups::id.eq(charges::id)),
+        )
+    };
 }
 
 /// Those of a kind, an integrator and a range of ids for which a condition holds.
@@ -194,7 +207,8 @@ async fn lockable(
         let open = open.and(receipts::payer_document.assume_not_null().ne(LOCKED));
         let received: BTreeSet<DbId> =
             among!(receipts, charge_id, owner, range, open, conn).into_iter().collect();
-        among!(charges, id, owner, range, lockable_charges!(received, untouched_since), conn)
+        let lockable = lockable_charges!(received, untouched_since);
+        among!(charges, id, owner, range, lockable.and(not(exists(due!()))), conn)
     } else {
         among!(withdrawals, id, owner, range, lockable_withdrawals!(untouched_since), conn)
     };
@@ -264,6 +278,7 @@ async fn lock(
         ResourceKind::Charge => {
             let rows: Vec<ChargeRow> = charges::table
                 .filter(charges::integrator_id.eq(owner).and(charges::id.eq_any(&ids)))
+                .filter(not(exists(due!())))
                 .order(charges::id.asc())
                 .select(ChargeRow::as_select())
                 .for_update()

@@ -772,6 +772,7 @@ impl Statement {
         self.walk_books(out);
         self.walk_told(out);
         self.walk_changed(out);
+        self.walk_follow_ups(out);
         self.walk_happened(out);
         // Ends the list.
         out.push_sql("_done AS (SELECT true) ");
@@ -867,6 +868,31 @@ impl Statement {
         }
     }
 
+    /// When charges are asked about next. That of another record is a column of its own.
+    fn walk_follow_ups(&self, out: &mut AstPass<'_, '_, Pg>) {
+        for (relation, is_empty) in
+            [("in_new_charges", self.new_charges.ord.is_empty()), ("in_charges", self.charges.ord.is_empty())]
+        {
+            if is_empty {
+                continue;
+            }
+            out.push_sql(&format!(
+                "_due_{relation} AS (INSERT INTO charge_follow_ups (integrator_id, id, due_at, attempts) \
+                 SELECT n.integrator_id, n.id, n.follow_up_at, n.follow_up_attempts FROM {relation} n{} \
+                 AND n.follow_up_at IS NOT NULL ON CONFLICT (integrator_id, id) DO UPDATE SET \
+                 due_at = excluded.due_at, attempts = excluded.attempts), ",
+                self.accepted()
+            ));
+        }
+        if !self.charges.ord.is_empty() {
+            out.push_sql(&format!(
+                "_not_due AS (DELETE FROM charge_follow_ups f USING in_charges n{} AND n.follow_up_at IS NULL \
+                 AND f.integrator_id = n.integrator_id AND f.id = n.id), ",
+                self.accepted()
+            ));
+        }
+    }
+
     /// What happened, beside the records.
     fn walk_happened(&self, out: &mut AstPass<'_, '_, Pg>) {
         if !self.events.ord.is_empty() {
@@ -929,6 +955,11 @@ impl Statement {
     }
 }
 
+/// Whether a column is of programs before migration 13: nothing is written there any more.
+fn is_past(table: &str, column: &str) -> bool {
+    (table, column) == ("charges", "follow_up_at")
+}
+
 /// `INSERT INTO table (columns…) SELECT columns… FROM source`, of what was accepted.
 fn push_insert(
     table: &str,
@@ -946,8 +977,13 @@ fn push_insert(
     }
     out.push_sql(") SELECT ");
     for (index, column) in columns.iter().enumerate() {
-        out.push_sql(if index == 0 { "n." } else { ", n." });
-        out.push_sql(column);
+        out.push_sql(if index == 0 { "" } else { ", " });
+        if is_past(table, column) {
+            out.push_sql("NULL::bigint");
+        } else {
+            out.push_sql("n.");
+            out.push_sql(column);
+        }
     }
     out.push_sql(" FROM ");
     out.push_sql(source);

@@ -11,6 +11,7 @@ use pix_domain::time::Timestamp;
 
 use super::PgStore;
 use super::ask::Ask as _;
+use super::due::PLACES;
 use super::error::Of;
 use crate::codec::{self, DbId, DbTime, Instant, UNCERTAIN_STATES};
 use crate::schema::{facts, refunds, withdrawals};
@@ -60,11 +61,10 @@ impl QueryFragment<Pg> for Ask {
             ));
         }
         out.push_sql(" FROM wallets) w, (SELECT count(*), min(due) FROM (");
-        self.due(&mut out, "charges", "follow_up_at", true)?;
-        out.push_sql(" UNION ALL ");
-        self.due(&mut out, "withdrawals", "follow_up_at", true)?;
-        out.push_sql(" UNION ALL ");
-        self.due(&mut out, "refunds", "follow_up_at", true)?;
+        for (index, place) in PLACES.into_iter().enumerate() {
+            out.push_sql(if index == 0 { "" } else { " UNION ALL " });
+            self.due(&mut out, place.table, place.due, true)?;
+        }
         out.push_sql(") followed) f, (SELECT count(*), min(due) FROM ");
         self.due(&mut out, "callbacks", "due_at", true)?;
         out.push_sql(" called) c, (SELECT count(*), min(due) FROM ");

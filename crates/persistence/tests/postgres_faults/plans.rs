@@ -21,10 +21,11 @@ use super::support::{PATIENCE, database, named, namesake, open, options, releasi
 
 /// How many rows each table is filled to.
 const ROWS: usize = 10_000;
-const TABLES: [&str; 17] = [
+const TABLES: [&str; 18] = [
     "integrators",
     "wallets",
     "charges",
+    "charge_follow_ups",
     "withdrawals",
     "refunds",
     "postings",
@@ -42,8 +43,11 @@ const TABLES: [&str; 17] = [
 ];
 
 /// What the statements that are looked at have in them.
-const OURS: [&str; 8] = [
+const OURS: [&str; 11] = [
     "Query Text: WITH",
+    "Query Text: WITH paid AS (UPDATE charges AS t SET",
+    "FROM (VALUES ($1,",
+    "FROM unnest($1,",
     "Query Text: SELECT found.* FROM unnest((SELECT $1), (SELECT $2)) AS wanted(integrator_id, id), LATERAL (SELECT \"charges\"",
     "Query Text: SELECT found.* FROM unnest((SELECT $1), (SELECT $2)) AS wanted(integrator_id, id), LATERAL (SELECT \"withdrawals\"",
     "FOR KEY SHARE",
@@ -56,7 +60,7 @@ const OURS: [&str; 8] = [
 /// Every shape of a transition, of one owner with money: alone, then all that go together.
 async fn every_shape(store: &Arc<PgStore>, services: &Services, owner: IntegratorId) {
     for together in [false, true] {
-        let mut steps: [Vec<Transition>; 4] = Default::default();
+        let mut steps: [Vec<Transition>; 5] = Default::default();
         for _ in 0..if together { 3 } else { 1 } {
             let opening = services.charge_intent(owner).answering(Some(key(&services.id().to_string())));
             let charge = opening.charge().unwrap().clone();
@@ -74,6 +78,9 @@ async fn every_shape(store: &Arc<PgStore>, services: &Services, owner: Integrato
             steps[1].extend([paying, holding[0].clone(), holding[1].clone(), namesake(services, &charge)]);
             steps[2].extend([settling(services, &first), releasing(services, &second), refunding]);
             steps[3].extend([next(refund.complete(of_refund, done, services.now())), finding]);
+            // Payments and nothing else.
+            let charge = services.charge(owner, 10_000).await;
+            steps[4].push(services.credit_intent(&charge, services.payment(10_000)));
         }
         let mut answers = Vec::new();
         for step in steps {
@@ -144,6 +151,7 @@ fn fill(server: &PgServer, database: &str) {
         copy("integrators", "'id', gen_random_uuid()", "id"),
         "INSERT INTO wallets SELECT id, 0, 0, 0, 0 FROM integrators ON CONFLICT DO NOTHING;".to_owned(),
         copy("charges", "'id', gen_random_uuid(), 'external_id', 'x' || n", "id"),
+        copy("charge_follow_ups", "'id', gen_random_uuid()", "id"),
         copy("withdrawals", "'id', gen_random_uuid(), 'external_id', 'x' || n", "id"),
         copy("withdrawals", "'id', gen_random_uuid(), 'external_id', 'open' || n", "follow_up_at"),
         copy("refunds", "'id', gen_random_uuid(), 'external_id', 'x' || n", "id"),
