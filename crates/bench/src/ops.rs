@@ -365,8 +365,17 @@ impl World {
         let slots = dialect.series(from, to);
         let expires = AT_MICROS + i64::try_from(DEFAULT_EXPIRES_IN.as_micros()).unwrap_or(i64::MAX);
         let due = AT_MICROS + 60_000_000;
-        let charges = |state: &str, version: u32, follow_up: &str, credit: &str| {
-            format!(
+        // PostgreSQL keeps in a table of its own when a charge is due.
+        let due_apart = dialect == Dialect::Postgres;
+        let charges = |state: &str, version: u32, follow_up: Option<i64>, credit: &str| {
+            let in_row = follow_up.filter(|_| !due_apart).map_or("NULL".to_owned(), |at| at.to_string());
+            let apart = follow_up.filter(|_| due_apart).map(|at| {
+                format!(
+                    "\nINSERT INTO charge_follow_ups (integrator_id, id, due_at, attempts) \
+                     SELECT {owner}, {charge}, {at}, 0 {slots};"
+                )
+            });
+            let rows = format!(
                 "INSERT INTO charges (integrator_id, id, version, external_id, external_id_given, amount_cents, \
                  payer_name, payer_document, fee_version, state, provider_id, qrcode, provider_body, \
                  amount_paid_cents, paid_fee_cents, first_receipt_key, paid_at, late, payments, \
@@ -374,16 +383,17 @@ impl World {
                  follow_up_attempts) SELECT {owner}, {charge}, {version}, \
                  'order-' || {hex}, true, {PAID_CENTS}, 'Ana Souza', '52998224725', 0, '{state}', \
                  'provider-' || {hex}, '{QR_START}' || {hex} || '{QR_END}', '{{}}', {credit}, 0, 0, {expires}, \
-                 {AT_MICROS}, {AT_MICROS}, {follow_up}, 0 {slots};"
-            )
+                 {AT_MICROS}, {AT_MICROS}, {in_row}, 0 {slots};"
+            );
+            rows + &apart.unwrap_or_default()
         };
         match seed {
             Seed::Nothing => String::new(),
-            Seed::Pending => charges("pending", 1, &due.to_string(), "0, NULL, NULL, NULL, NULL, NULL"),
+            Seed::Pending => charges("pending", 1, Some(due), "0, NULL, NULL, NULL, NULL, NULL"),
             Seed::Paid => {
                 let key = format!("'E12345678202611211200000' || {hex}");
                 let credit = format!("{PAID_CENTS}, {FEE_CENTS}, {key}, {AT_MICROS}, false, 1");
-                charges("paid", 2, "NULL", &credit)
+                charges("paid", 2, None, &credit)
             }
             Seed::Submitting => format!(
                 "INSERT INTO withdrawals (integrator_id, id, version, external_id, external_id_given, amount_cents, \

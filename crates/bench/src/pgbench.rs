@@ -192,18 +192,23 @@ fn expression(value: &str, cast: &str, world: World) -> Option<String> {
 
 /// The types of the parameters that stand in the rows of a statement: the server can't guess those.
 ///
-/// Rows are written `name(columns…) AS MATERIALIZED (VALUES ($1, …))` or `(SELECT * FROM unnest($1, …))`.
+/// Rows are written `name(columns…) AS MATERIALIZED (VALUES ($1, …))` or `(SELECT * FROM unnest($1, …))`, or, with their
+/// columns behind them, `FROM (VALUES ($1, …)) AS n(columns…)`.
 fn types(statement: &str) -> BTreeMap<usize, String> {
     let mut types = BTreeMap::new();
-    for (form, array) in
-        [(" AS MATERIALIZED (VALUES (", ""), (" AS MATERIALIZED (SELECT * FROM unnest(", "[]")]
-    {
+    for (form, array) in [
+        (" AS MATERIALIZED (VALUES (", ""),
+        (" AS MATERIALIZED (SELECT * FROM unnest(", "[]"),
+        (" FROM (VALUES (", ""),
+    ] {
         let mut rest = statement;
-        let mut seen = String::new();
         while let Some((before, after)) = rest.split_once(form) {
-            seen.push_str(before);
-            let columns = before.rsplit_once('(').map(|(_, columns)| columns.trim_end_matches(')'));
-            let values = after.split_once(')').map_or(after, |(values, _)| values);
+            let (values, behind) = after.split_once(')').unwrap_or((after, ""));
+            let columns = if form.starts_with(" FROM") {
+                behind.split_once(" AS n(").and_then(|(_, columns)| Some(columns.split_once(')')?.0))
+            } else {
+                before.rsplit_once('(').map(|(_, columns)| columns.trim_end_matches(')'))
+            };
             for (column, value) in columns.unwrap_or_default().split(',').zip(values.split(',')) {
                 if let Some(number) = value.trim().strip_prefix('$').and_then(|number| number.parse().ok()) {
                     types.insert(number, format!("{}{array}", type_of(column.trim())));
@@ -312,8 +317,10 @@ mod tests {
     #[test]
     fn rows_have_the_types_of_their_columns() {
         let statement = "WITH in_money(ord, integrator_id, need_held) AS MATERIALIZED (VALUES ($1, $2, $3)), \
-                         in_events(ord, kind) AS MATERIALIZED (SELECT * FROM unnest($4, $5)), n AS (SELECT $6)";
-        let expected = [(1, "int4"), (2, "uuid"), (3, "int8"), (4, "int4[]"), (5, "text[]")];
+                         in_events(ord, kind) AS MATERIALIZED (SELECT * FROM unnest($4, $5)), n AS (SELECT $6), \
+                         paid AS (UPDATE charges t SET late = n.late FROM (VALUES ($7, $8)) AS n(id, late) WHERE true)";
+        let expected =
+            [(1, "int4"), (2, "uuid"), (3, "int8"), (4, "int4[]"), (5, "text[]"), (7, "uuid"), (8, "bool")];
         assert_eq!(types(statement), expected.map(|(number, of)| (number, of.to_owned())).into());
     }
 

@@ -132,8 +132,18 @@ pub(crate) use tables;
 
 mod pg {
     super::tables!(crate::plain::Id, transition_id);
+
+    diesel::table! {
+        use diesel::sql_types::BigInt;
+        use crate::plain::Id;
+        charge_follow_ups (integrator_id, id) {
+            integrator_id -> Id,
+            id -> Id,
+            due_at -> BigInt,
+        }
+    }
 }
-use pg::{charges, events, postings, receipts, wallets};
+use pg::{charge_follow_ups, charges, events, postings, receipts, wallets};
 
 /// A payment to be credited.
 #[derive(Debug, Clone)]
@@ -245,10 +255,10 @@ async fn settle(conn: &mut AsyncPgConnection, paid: &Paid) -> Result<(), PlainEr
             charges::late.eq(false),
             charges::payments.eq(1_i64),
             charges::updated_at.eq(AT_MICROS),
-            charges::follow_up_at.eq(None::<i64>),
         ))
         .execute(conn)
         .await?;
+    diesel::delete(charge_follow_ups::table.find((owner, charge))).execute(conn).await?;
     let after = [available + paid.amount_cents, available + paid.amount_cents - FEE_CENTS];
     let [in_after, fee_after] = after;
     let [(in_debit, in_credit, in_reason), (fee_debit, fee_credit, fee_reason)] = MOVES;
