@@ -56,7 +56,12 @@ pub fn script(lab: &Lab, runtime: &Runtime, world: World, op: Op) -> anyhow::Res
     drop((answer, stores));
     let log = lab.server().log();
     let logged = Logged::read(log.get(before..).unwrap_or_default());
-    let wanted = if op.writes() { "WITH " } else { "SELECT " };
+    // A payment that isn't accepted, as this one, is asked again in the form of any transition.
+    let wanted = match op {
+        Op::Settle => "WITH paid ",
+        _ if op.writes() => "WITH in_",
+        _ => "SELECT ",
+    };
     let statement = logged
         .executed
         .iter()
