@@ -165,7 +165,7 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
         "Settling over HTTP",
         "The same actix server, the same body, the same answer, four ways. *Constant* does nothing: the limit of the HTTP \
          stack. The *plain handler* does what most gateways do: begin, select the charge and the wallet for update, \
-         insert the receipt, update the charge, insert the postings, update the wallet, insert the event, commit; typed, \
+         insert the receipt, update the charge, delete when it is due, insert the postings, update the wallet, insert the event, commit; typed, \
          prepared, pooled, in the same schema, over eight connections. *Settle* reads the charge, asks the domain's state \
          machine and applies its transition in groups. *The charge at hand* leaves the read out. The reference is the plain \
          handler where nothing else is said. After each run the books are checked.",

@@ -545,6 +545,28 @@ async fn a_charge_that_an_older_program_put_off_is_taken_put_off_and_paid() {
     assert_eq!(place.sql("SELECT id FROM charge_follow_ups"), left.id.0.to_string());
 }
 
+/// An older program has changed a charge that a newer one has made: it is due in both places.
+#[tokio::test]
+async fn a_charge_that_is_due_in_both_places_is_done_with_in_both() {
+    let place = place().await;
+    let services = place.services();
+    let owner = services.integrator().await;
+    services.charge(owner, 10_000).await;
+    place.sql("UPDATE charges SET follow_up_at = 1");
+    let (late, lease) = (Timestamp::from_micros(i64::MAX / 2), Duration::from_hours(1));
+    let claim = || FollowUpStore::claim(&*place.store, late, lease, 9);
+    let claimed = claim().await.unwrap();
+    assert_eq!(claimed.len(), 2);
+    place.store.postpone(claimed[0], Some(late)).await.unwrap();
+    let claimed = claim().await.unwrap();
+    assert_eq!(claimed.iter().map(|one| one.attempts).collect::<Vec<_>>(), [2, 2]);
+    for one in claimed {
+        place.store.postpone(one, None).await.unwrap();
+    }
+    let due = "SELECT (SELECT count(follow_up_at) FROM charges) + (SELECT count(*) FROM charge_follow_ups)";
+    assert_eq!(place.sql(due), "0");
+}
+
 /// A charge's new version stays on its page, and no index has a further entry: none has what a payment changes.
 #[tokio::test]
 async fn a_payment_writes_to_no_index_of_charges() {

@@ -181,16 +181,20 @@ impl PutOff {
 }
 
 impl QueryFragment<Pg> for PutOff {
+    /// The main query runs first, so it is the one of the record: whoever changes a record locks it before what is kept
+    /// apart.
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        let mut places = PLACES.into_iter().filter(|place| place.kind == self.kind);
-        let Some(first) = places.next() else { return Ok(()) };
-        for (index, place) in places.enumerate() {
+        let of_kind = || PLACES.into_iter().filter(|place| place.kind == self.kind);
+        for (index, place) in of_kind().filter(|place| !place.is_record).enumerate() {
             out.push_sql(if index == 0 { "WITH " } else { ", " });
             out.push_sql(&format!("of_{} AS (", place.table));
             self.walk_place(place, &mut out)?;
             out.push_sql(") ");
         }
-        self.walk_place(first, &mut out)
+        for place in of_kind().filter(|place| place.is_record) {
+            self.walk_place(place, &mut out)?;
+        }
+        Ok(())
     }
 }
 
@@ -272,7 +276,9 @@ mod tests {
             let text = of(kind, None);
             assert!(text.starts_with(&format!("UPDATE {table} SET follow_up_at = $1")), "{text}");
         }
+        // What is kept apart is locked after the charge.
         let later = of(ResourceKind::Charge, Some(Timestamp::from_micros(1)));
+        assert!(later.starts_with("WITH of_charge_follow_ups AS (UPDATE"), "{later}");
         assert!(
             later.contains("UPDATE charges SET follow_up_at")
                 && later.contains("UPDATE charge_follow_ups SET due_at")

@@ -193,21 +193,24 @@ impl<R: Kept> Lookups<R> {
         };
         self.run(turn);
         let until = Instant::now() + self.shared.sharing.longest_wait;
-        let answer = loop {
-            if let Ok(answer) = timeout_at(until.min(Instant::now() + PATIENCE), &mut answered).await {
-                break answer;
-            }
-            if Instant::now() < until {
+        let patient = until.min(Instant::now() + PATIENCE);
+        let answer = match timeout_at(patient, &mut answered).await {
+            Ok(answer) => answer,
+            Err(_elapsed) => {
+                // Once: where as many queries as may be are at work, they take all that are in line.
                 let turn = {
                     let mut line = self.shared.line();
-                    line.has(number).then(|| self.turn(&mut line)).flatten()
+                    if line.has(number) { self.turn(&mut line) } else { None }
                 };
                 self.run(turn);
-            } else if self.shared.line().leave(number) {
-                return Err(StoreError::Unavailable("all connections for reads are busy".to_owned()));
-            } else {
-                // It is being looked up.
-                break answered.await;
+                match timeout_at(until, &mut answered).await {
+                    Ok(answer) => answer,
+                    Err(_elapsed) if self.shared.line().leave(number) => {
+                        return Err(StoreError::Unavailable("all connections for reads are busy".to_owned()));
+                    }
+                    // It is being looked up.
+                    Err(_elapsed) => answered.await,
+                }
             }
         };
         answer.unwrap_or_else(|_closed| Err(StoreError::Unavailable("the store was closed".to_owned())))
@@ -245,13 +248,17 @@ impl<R: Kept> Line<R> {
 
     /// Whether one is in line.
     fn has(&self, number: u64) -> bool {
-        self.waiting.iter().any(|waiting| waiting.number == number)
+        self.place(number).is_some()
     }
 
     /// Takes one out of the line; whether it was still in it.
     fn leave(&mut self, number: u64) -> bool {
-        let place = self.waiting.iter().position(|waiting| waiting.number == number);
-        place.and_then(|place| self.waiting.remove(place)).is_some()
+        self.place(number).and_then(|place| self.waiting.remove(place)).is_some()
+    }
+
+    /// The place of one that is in line: they are numbered as they come.
+    fn place(&self, number: u64) -> Option<usize> {
+        self.waiting.binary_search_by_key(&number, |waiting| waiting.number).ok()
     }
 }
 

@@ -67,6 +67,8 @@ impl<'a> Settling<'a> {
             && write.follow_up.is_none()
             && charge.state == ChargeState::Paid
             && charge.split.is_empty()
+            && charge.updated_at == transition.at
+            && [charge.refund_reserved, charge.refunded, charge.taken_back].iter().all(|gone| gone.is_zero())
             && receipt.charge_id == charge.id
             && credited.payments == 1
             && credited.amount_paid == payment.amount.cents()
@@ -387,18 +389,22 @@ mod tests {
     /// The statement leaves the other columns as they are.
     #[test]
     fn a_payment_changes_nothing_of_a_charge_but_what_is_written() {
-        let before = charge();
-        let transition = paid(before.clone(), 'a', 1_000);
-        let after = transition.charge().unwrap().clone();
-        assert!(after.credited.is_some() && after.state == ChargeState::Paid);
-        let back = Charge {
-            version: before.version,
-            state: before.state.clone(),
-            credited: None,
-            updated_at: before.updated_at,
-            ..after
-        };
-        assert_eq!(back, before);
+        let unconfirmed = Charge { state: ChargeState::Creating, ticket: None, ..charge() };
+        let canceled = Charge { state: ChargeState::Canceled, ..charge() };
+        for before in [charge(), unconfirmed, canceled] {
+            let transition = paid(before.clone(), 'a', 1_000);
+            assert!(is_payment(&transition));
+            let after = transition.charge().unwrap().clone();
+            assert!(after.credited.is_some() && after.state == ChargeState::Paid);
+            let back = Charge {
+                version: before.version,
+                state: before.state.clone(),
+                credited: None,
+                updated_at: before.updated_at,
+                ..after
+            };
+            assert_eq!(back, before);
+        }
     }
 
     #[test]
