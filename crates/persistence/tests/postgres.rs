@@ -18,9 +18,10 @@ use pix_domain::credentials::{ApiKey, SecretHash};
 use pix_domain::error::{ApplyError, StoreError, UniqueKey};
 use pix_domain::fees::{FeeSchedule, FeeStore};
 use pix_domain::follow_up::{FollowUpStore, LookupStore};
-use pix_domain::ids::IntegratorId;
+use pix_domain::ids::{IntegratorId, ResourceKind};
 use pix_domain::money::MAX_AMOUNT_CENTS;
 use pix_domain::party::{Document, PixKey, PixKeyType};
+use pix_domain::people::{PersonStore, Walk};
 use pix_domain::provider::{Party, ProviderBody, ProviderId, ReceiptKey};
 use pix_domain::refunds::Refund;
 use pix_domain::refunds::store::RefundStore;
@@ -565,6 +566,25 @@ async fn a_charge_that_is_due_in_both_places_is_done_with_in_both() {
     }
     let due = "SELECT (SELECT count(follow_up_at) FROM charges) + (SELECT count(*) FROM charge_follow_ups)";
     assert_eq!(place.sql(due), "0");
+}
+
+/// Its payer would be named again by what comes late.
+#[tokio::test]
+async fn the_payer_of_a_charge_that_is_due_is_not_locked() {
+    let place = place().await;
+    let services = place.services();
+    let owner = services.integrator().await;
+    let charge = services.charge(owner, 10_000).await;
+    let id = charge.id.0;
+    services.apply(next(charge.cancel(services.now()))).await;
+    assert_eq!(place.sql("SELECT id FROM charge_follow_ups"), id.to_string());
+    let late = Timestamp::from_micros(i64::MAX / 2);
+    let walk = Walk::of(owner, ResourceKind::Charge);
+    let found = async || place.store.lockable(walk, late).await.unwrap().found.len();
+    let lock = async || place.store.lock(owner, ResourceKind::Charge, vec![id], late).await.unwrap();
+    assert_eq!((found().await, lock().await), (0, 0));
+    place.sql("DELETE FROM charge_follow_ups");
+    assert_eq!((found().await, lock().await), (1, 1));
 }
 
 /// A charge's new version stays on its page, and no index has a further entry: none has what a payment changes.
