@@ -64,6 +64,8 @@ pub struct Operation {
     pub executions: u32,
     /// How it ends.
     pub fate: Fate,
+    /// When it was sent first.
+    pub sent_at: Timestamp,
     /// When a question finds it.
     pub visible_at: Timestamp,
     /// When it ends.
@@ -376,6 +378,7 @@ impl State {
             sends: 1,
             executions: 1,
             fate,
+            sent_at: self.now,
             visible_at,
             settles_at,
             returned: Cents::ZERO,

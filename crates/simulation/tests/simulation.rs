@@ -7,7 +7,11 @@ use pix_simulation::{Options, run};
 const SEEDS: u64 = 2_000;
 
 /// Seeds that once showed a fault of the domain, and what it was.
-const ONCE_FAILED: [(u64, &str); 4] = [
+const ONCE_FAILED: [(u64, &str); 5] = [
+    (
+        1_249,
+        "a refund's handle was asked about with what was left of the charge after it, and not answered with it",
+    ),
     (3, "a charge was stored, and its client told that the store was unavailable"),
     (1_982, "a withdrawal's `accepted`, heard after its failure, made a finding"),
     (7_663, "a withdrawal's `accepted`, heard after its failure, made a finding"),

@@ -113,7 +113,12 @@ impl RefundService {
             // Read after the charge: a refund stored in between has changed the charge's version.
             let allowed = self.refuse_twin(command, &charge, id).await?;
             let new = self.priced(command, &charge, id.0).await?;
-            self.refuse_taken_back(command, &charge, &new).await?;
+            if !charge.taken_back.is_zero()
+                && command.has_handle()
+                && let Some(winner) = self.winner_or_untaken(command, &new).await?
+            {
+                return Ok(Outcome::Replayed(winner));
+            }
             let intent = state::accept(new, charge, self.ports.clock.now(), self.ports.submit_grace)?;
             let accepted = intent.refund().cloned().ok_or(ServiceError::NotFound)?;
             let seen = [self.ports.evidence(accepted.resource(), attempt(&accepted))];
@@ -354,21 +359,24 @@ impl RefundService {
         }
     }
 
-    /// Where money of the charge was taken back, a refund that the provider knows by this handle may be just that.
-    async fn refuse_taken_back(
+    /// Where money of the charge was taken back, a refund that the provider knows by this handle may be just that: then it is
+    /// refused. The one that the handle stands for is the answer all the same: it is looked for after the charge was read,
+    /// for it may be why there is less left of it, and once the provider knows of one, for it may have been stored since.
+    async fn winner_or_untaken(
         &self,
         command: &CreateRefund,
-        charge: &Charge,
         new: &NewRefund,
-    ) -> Result<(), ServiceError> {
-        if charge.taken_back.is_zero() || !command.has_handle() {
-            return Ok(());
+    ) -> Result<Option<Refund>, ServiceError> {
+        if let Some(winner) = self.replay(command).await? {
+            return Ok(Some(winner));
         }
         let answer = self.ports.provider.consult_refund(inquiry(new)).await;
-        match restore::told(answer, command.external_id.is_some())? {
-            Some(_) => Err(ServiceError::InvalidState(MAY_BE_TAKEN_BACK)),
-            None => Ok(()),
-        }
+        let refused = match restore::told(answer, command.external_id.is_some()) {
+            Ok(None) => return Ok(None),
+            Ok(Some(_)) => ServiceError::InvalidState(MAY_BE_TAKEN_BACK),
+            Err(error) => error,
+        };
+        self.replay(command).await?.ok_or(refused).map(Some)
     }
 
     /// Counts one as just sent and lost sight of; see [`restore::cast_doubt`].
@@ -468,6 +476,15 @@ impl RefundService {
         id: RefundId,
     ) -> Result<(Refund, Result<Option<OutgoingReport>, ProviderError>), ServiceError> {
         let refund = self.get(integrator_id, id).await?;
+        self.refresh_read(refund).await
+    }
+
+    /// The same of a refund that was just read.
+    pub async fn refresh_read(
+        &self,
+        refund: Refund,
+    ) -> Result<(Refund, Result<Option<OutgoingReport>, ProviderError>), ServiceError> {
+        let (integrator_id, id) = (refund.integrator_id, refund.id);
         let asked_at = self.ports.clock.now();
         let answer = self.ports.provider.consult_refund(refund.inquiry()).await;
         let refund = match &answer {
@@ -548,7 +565,7 @@ impl RefundService {
     pub async fn follow_up(&self, integrator_id: IntegratorId, id: RefundId) -> Result<Refund, ServiceError> {
         let refund = self.get(integrator_id, id).await?;
         if refund.state != OutgoingState::Queued {
-            return self.refresh(integrator_id, id).await.map(|(refund, _)| refund);
+            return self.refresh_read(refund).await.map(|(refund, _)| refund);
         }
         // As of a withdrawal.
         match self.ports.outflow.outflow() {

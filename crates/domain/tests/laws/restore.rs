@@ -278,3 +278,37 @@ async fn a_refund_that_may_have_been_taken_back_already_is_not_debited_again() {
         assert_eq!(made.is_ok(), passes, "{made:?}");
     }
 }
+
+#[tokio::test]
+async fn a_refund_of_the_same_handle_is_the_answer_even_when_money_was_taken_back_since() {
+    let world = refunds::paid_world();
+    let (here, mut provider) = (world.clone(), refund_known(None));
+    // Another request has the refund refused, and money goes back by itself, between this one's first look and its second.
+    provider.expect_consult_charge().times(1).returning(move |_| {
+        refunds::store_refund(&here, refunds::REFUND_CENTS);
+        let failed = here.refund().fail(here.charge(refunds::CHARGE), failure(), here.now());
+        here.apply(&next(failed)).unwrap();
+        let taken = here.charge(refunds::CHARGE).take_back(cents(300), here.now());
+        here.apply(&next(taken)).unwrap();
+        Ok(None)
+    });
+    let ports = gated(&world, provider, ASK_FIRST);
+    let made = RefundService::new(ports).create(refunds::command()).await.unwrap();
+    assert!(matches!(made, Outcome::Replayed(refund) if refund == world.refund()));
+}
+
+#[tokio::test]
+async fn a_refund_that_another_request_of_its_handle_stores_meanwhile_is_the_answer() {
+    let world = refunds::paid_world();
+    let taken = world.charge(refunds::CHARGE).take_back(cents(300), world.now());
+    world.apply(&next(taken)).unwrap();
+    for answer in [Ok(Some(report(Progress::Accepted))), Err(ProviderError::Mismatch("amount"))] {
+        let (here, mut provider) = (world.clone(), MockSettlementProvider::new());
+        provider.expect_consult_refund().returning(move |_| {
+            refunds::store_refund(&here, refunds::REFUND_CENTS);
+            answer.clone()
+        });
+        let made = RefundService::new(world.ports(provider)).create(refunds::command()).await.unwrap();
+        assert!(matches!(made, Outcome::Replayed(refund) if refund == world.refund()));
+    }
+}
