@@ -151,26 +151,44 @@ impl TransactionService {
         &self,
         resource: ResourceRef,
     ) -> Result<(Transaction, ProviderAnswer), ServiceError> {
-        let integrator_id = resource.integrator_id;
-        match resource.kind {
+        let ResourceRef { integrator_id, kind, id } = resource;
+        let found = match kind {
             ResourceKind::Charge => {
-                let (charge, answer) = self.charges.refresh(integrator_id, ChargeId(resource.id)).await?;
+                Transaction::Charge(Box::new(self.charges.get(integrator_id, ChargeId(id)).await?))
+            }
+            ResourceKind::Withdrawal => Transaction::Withdrawal(Box::new(
+                self.withdrawals.get(integrator_id, WithdrawalId(id)).await?,
+            )),
+            ResourceKind::Refund => {
+                Transaction::Refund(Box::new(self.refunds.get(integrator_id, RefundId(id)).await?))
+            }
+            // The provider knows nothing of it.
+            ResourceKind::Split => return Err(ServiceError::NotFound),
+        };
+        self.consult_read(found).await
+    }
+
+    /// The same of a record that was just read.
+    pub async fn consult_read(
+        &self,
+        found: Transaction,
+    ) -> Result<(Transaction, ProviderAnswer), ServiceError> {
+        match found {
+            Transaction::Charge(charge) => {
+                let (charge, answer) = self.charges.refresh_read(*charge).await?;
                 let body = answer.map(|report| report.map(|report| report.body));
                 Ok((Transaction::Charge(Box::new(charge)), said(body)))
             }
-            ResourceKind::Withdrawal => {
-                let (withdrawal, answer) =
-                    self.withdrawals.refresh(integrator_id, WithdrawalId(resource.id)).await?;
+            Transaction::Withdrawal(withdrawal) => {
+                let (withdrawal, answer) = self.withdrawals.refresh_read(*withdrawal).await?;
                 let body = answer.map(|report| report.map(|report| report.body));
                 Ok((Transaction::Withdrawal(Box::new(withdrawal)), said(body)))
             }
-            ResourceKind::Refund => {
-                let (refund, answer) = self.refunds.refresh(integrator_id, RefundId(resource.id)).await?;
+            Transaction::Refund(refund) => {
+                let (refund, answer) = self.refunds.refresh_read(*refund).await?;
                 let body = answer.map(|report| report.map(|report| report.body));
                 Ok((Transaction::Refund(Box::new(refund)), said(body)))
             }
-            // The provider knows nothing of it.
-            ResourceKind::Split => Err(ServiceError::NotFound),
         }
     }
 

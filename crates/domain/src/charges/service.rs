@@ -292,6 +292,15 @@ impl ChargeService {
         id: ChargeId,
     ) -> Result<(Charge, Result<Option<ChargeReport>, ProviderError>), ServiceError> {
         let charge = self.get(integrator_id, id).await?;
+        self.refresh_read(charge).await
+    }
+
+    /// The same of a charge that was just read. What comes of it is guarded by the version that was read; whatever else is
+    /// decided, is decided on the charge as it is by then.
+    pub async fn refresh_read(
+        &self,
+        charge: Charge,
+    ) -> Result<(Charge, Result<Option<ChargeReport>, ProviderError>), ServiceError> {
         let asked_at = self.ports.clock.now();
         let answer = self.ports.provider.consult_charge(charge.inquiry()).await;
         let charge = match &answer {
@@ -349,8 +358,6 @@ impl ChargeService {
                 return Ok(charge);
             }
         }
-        // Read again: a refund of ours may have begun since.
-        charge = self.get(charge.integrator_id, charge.id).await?;
         // Until all that it says is seen to, the charge stays due.
         let back = !report.refunded.is_zero();
         let mut payments = report.payments.iter();
@@ -359,6 +366,7 @@ impl ChargeService {
             charge = self.credit(charge, payment, more).await?;
         }
         if !report.refunded.is_zero() {
+            // Of the charge as it is by now: a refund of ours may have begun since.
             let back = |charge: Charge, now| charge.take_back(report.refunded, now);
             charge = self.advance(charge.integrator_id, charge.id, back).await?;
         }
@@ -381,32 +389,46 @@ impl ChargeService {
 
     /// Credits one payment, unless that was done. While there are `more`, the charge stays due: whoever dies between two
     /// leaves the rest to the next.
+    ///
+    /// `charge` may have changed since it was read. A write says which version it changes; what ends without one was decided
+    /// on a charge that is read here.
     async fn credit(&self, charge: Charge, payment: &Payment, more: bool) -> Result<Charge, ServiceError> {
         let (integrator_id, id) = (charge.integrator_id, charge.id);
-        let receipts = self.ports.stores.charges.receipts(integrator_id, id).await?;
-        if let Some(known) = receipts.iter().find(|receipt| receipt.payment.key == payment.key) {
-            if known.payment.amount != payment.amount {
-                let detail = "a PIX that is credited is now told with another amount";
-                self.tell(&charge, "receipt_changed", detail).await?;
-            }
-            // Perhaps credited since `charge` was read.
-            return self.get(integrator_id, id).await;
-        }
-        let schedule = self.ports.stores.fees.version(integrator_id, charge.fee_version).await?;
-        let schedule =
-            schedule.ok_or_else(|| StoreError::Damaged("a charge's fee schedule is missing".into()))?;
-        let rule = schedule.rule(Operation::CashIn);
+        let mut at_hand = Some(charge);
         for _ in 0..MAX_STALE_RETRIES {
-            let charge = self.get(integrator_id, id).await?;
-            let now = self.ports.clock.now();
-            let Step::Next(mut transition) = charge.clone().pay(payment.clone(), rule, now) else {
-                return Ok(charge);
+            let is_read = at_hand.is_none();
+            let charge = match at_hand.take() {
+                Some(charge) => charge,
+                None => self.get(integrator_id, id).await?,
             };
+            if let Some(known) = self.credited_of(&charge, payment).await? {
+                if known != payment.amount.cents() {
+                    let detail = "a PIX that is credited is now told with another amount";
+                    self.tell(&charge, "receipt_changed", detail).await?;
+                }
+                return Ok(charge);
+            }
+            let schedule = self.ports.stores.fees.version(integrator_id, charge.fee_version).await?;
+            let schedule =
+                schedule.ok_or_else(|| StoreError::Damaged("a charge's fee schedule is missing".into()))?;
+            let now = self.ports.clock.now();
+            let mut transition =
+                match charge.clone().pay(payment.clone(), schedule.rule(Operation::CashIn), now) {
+                    Step::Next(transition) if is_read || !transition.writes.is_empty() => transition,
+                    _ if is_read => return Ok(charge),
+                    _ => continue,
+                };
             for write in transition.writes.iter_mut().filter(|_| more) {
                 write.follow_up = Some(now.plus(schedule::outgoing(0)));
             }
+            let after = transition.charge().filter(|_| !transition.moves_shares()).cloned();
             match self.ports.apply(transition).await {
-                Ok(()) => return self.get(integrator_id, id).await,
+                Ok(()) => {
+                    return match after {
+                        Some(after) => Ok(after),
+                        None => self.get(integrator_id, id).await,
+                    };
+                }
                 Err(ApplyError::Duplicate(UniqueKey::Receipt)) => {
                     let receipts = self.ports.stores.charges.receipts(integrator_id, id).await?;
                     if !receipts.iter().any(|receipt| receipt.payment.key == payment.key) {
@@ -424,6 +446,22 @@ impl ChargeService {
             }
         }
         Err(ServiceError::Contention)
+    }
+
+    /// With how much the charge is credited for this PIX already. Receipts are read only where the charge doesn't say so
+    /// itself: it names the first one.
+    async fn credited_of(&self, charge: &Charge, payment: &Payment) -> Result<Option<Cents>, ServiceError> {
+        match &charge.credited {
+            None => Ok(None),
+            Some(credited) if credited.payments == 1 => {
+                Ok((credited.first == payment.key).then_some(credited.amount_paid))
+            }
+            Some(_) => {
+                let receipts = self.ports.stores.charges.receipts(charge.integrator_id, charge.id).await?;
+                let known = receipts.iter().find(|receipt| receipt.payment.key == payment.key);
+                Ok(known.map(|receipt| receipt.payment.amount.cents()))
+            }
+        }
     }
 
     /// Tells an operator.

@@ -489,20 +489,19 @@ impl WithdrawalService {
 
     /// Calls the provider for a withdrawal whose intent is stored, and applies what is known afterwards.
     async fn send(&self, submitted: Withdrawal) -> Result<Withdrawal, ServiceError> {
-        let (integrator_id, id) = (submitted.integrator_id, submitted.id);
         if self.ports.clock.now().since(submitted.submitted_at) > self.ports.submit_grace {
             // Held up for so long that others may be about to take "not known" for proof.
             let seen = Seen::new(EvidenceKind::Answer, Proof::NotSent, "held up for too long to be sent now");
-            return self.take_back(&submitted, Some(seen)).await;
+            return self.take_back(submitted, Some(seen)).await;
         }
         if self.ports.outflow.outflow() == Outflow::Shut {
-            return self.take_back(&submitted, Some(restore::held_back())).await;
+            return self.take_back(submitted, Some(restore::held_back())).await;
         }
         let asked_at = self.ports.clock.now();
         match self.ports.provider.send_payment(submitted.order()).await {
             Ok(report) => {
                 let seen = Seen::report(EvidenceKind::Answer, &report);
-                self.learn(integrator_id, id, &report, asked_at, seen).await
+                self.learn(submitted.into(), &report, asked_at, seen).await
             }
             Err(error) => {
                 let seen = Some(Seen::failed_call(&error));
@@ -510,15 +509,14 @@ impl WithdrawalService {
                     ProviderError::Rejected { code, message, .. } => {
                         let failure = Failure { code, message };
                         let fail = |withdrawal: Withdrawal, now| withdrawal.fail(failure.clone(), now);
-                        self.advance(integrator_id, id, seen, fail).await
+                        self.advance(submitted.into(), seen, fail).await
                     }
-                    ProviderError::Unavailable(_) => self.take_back(&submitted, seen).await,
+                    ProviderError::Unavailable(_) => self.take_back(submitted, seen).await,
                     ProviderError::Indeterminate(_) => {
-                        self.advance(integrator_id, id, seen, Withdrawal::lose_sight).await
+                        self.advance(submitted.into(), seen, Withdrawal::lose_sight).await
                     }
                     ProviderError::Mismatch(field) => {
-                        let withdrawal =
-                            self.advance(integrator_id, id, seen, Withdrawal::lose_sight).await?;
+                        let withdrawal = self.advance(submitted.into(), seen, Withdrawal::lose_sight).await?;
                         self.ports.tell_mismatch(withdrawal.resource(), field).await?;
                         Ok(withdrawal)
                     }
@@ -567,7 +565,7 @@ impl WithdrawalService {
             Err(_) => return Err(ServiceError::Contention),
         }
         // It is stored, so from here on it is asked about, and never an error.
-        let learned = self.learn(command.integrator_id, id, &report, asked_at, seen).await;
+        let learned = self.learn(accepted.clone().into(), &report, asked_at, seen).await;
         Ok(Some(learned.unwrap_or(accepted)))
     }
 
@@ -578,18 +576,14 @@ impl WithdrawalService {
         id: WithdrawalId,
         why: &str,
     ) -> Result<Withdrawal, ServiceError> {
-        self.advance(integrator_id, id, Some(restore::doubted(why)), Withdrawal::doubt).await
+        self.advance(Known::Named(integrator_id, id), Some(restore::doubted(why)), Withdrawal::doubt).await
     }
 
     /// What `submitted` stands for was definitely not sent. Only that very submission goes back to the queue: a later
     /// one, of another worker, may be on its way.
-    async fn take_back(
-        &self,
-        submitted: &Withdrawal,
-        seen: Option<Seen>,
-    ) -> Result<Withdrawal, ServiceError> {
+    async fn take_back(&self, submitted: Withdrawal, seen: Option<Seen>) -> Result<Withdrawal, ServiceError> {
         let submitted_at = submitted.submitted_at;
-        self.advance(submitted.integrator_id, submitted.id, seen, |withdrawal, now| {
+        self.advance(submitted.into(), seen, |withdrawal, now| {
             if withdrawal.submitted_at == submitted_at { withdrawal.queue(now) } else { Step::Already }
         })
         .await
@@ -597,8 +591,7 @@ impl WithdrawalService {
 
     async fn learn(
         &self,
-        integrator_id: IntegratorId,
-        id: WithdrawalId,
+        of: Known,
         report: &OutgoingReport,
         asked_at: Timestamp,
         seen: Seen,
@@ -615,7 +608,7 @@ impl WithdrawalService {
                 withdrawal.fail(Failure { code: code.clone(), message: message.clone() }, now)
             }
         };
-        self.advance(integrator_id, id, Some(seen), decide).await
+        self.advance(of, Some(seen), decide).await
     }
 
     /// Carries out what operators have decided about the sending of `submitted_at`. `detail` says who and why.
@@ -629,7 +622,8 @@ impl WithdrawalService {
     ) -> Result<Withdrawal, ServiceError> {
         let (proof, failure) = decided(verdict);
         let seen = Seen::new(EvidenceKind::Decision, proof, detail);
-        self.advance(integrator_id, id, Some(seen), |withdrawal: Withdrawal, now| match &failure {
+        let of = Known::Named(integrator_id, id);
+        self.advance(of, Some(seen), |withdrawal: Withdrawal, now| match &failure {
             // Meanwhile sent again: nothing was decided about that.
             _ if withdrawal.submitted_at != submitted_at => Step::Refused("it was sent again meanwhile"),
             None => withdrawal.decide_completed(now),
@@ -666,11 +660,19 @@ impl WithdrawalService {
         id: WithdrawalId,
     ) -> Result<(Withdrawal, Result<Option<OutgoingReport>, ProviderError>), ServiceError> {
         let withdrawal = self.get(integrator_id, id).await?;
+        self.refresh_read(withdrawal).await
+    }
+
+    /// The same of a withdrawal that was just read.
+    pub async fn refresh_read(
+        &self,
+        withdrawal: Withdrawal,
+    ) -> Result<(Withdrawal, Result<Option<OutgoingReport>, ProviderError>), ServiceError> {
         let asked_at = self.ports.clock.now();
         let answer = self.ports.provider.consult_payment(withdrawal.inquiry()).await;
         let withdrawal = match &answer {
             Ok(Some(report)) => {
-                self.learn(integrator_id, id, report, asked_at, Seen::consult(&answer, asked_at)).await?
+                self.learn(withdrawal.into(), report, asked_at, Seen::consult(&answer, asked_at)).await?
             }
             Ok(None) => self.not_known(withdrawal, asked_at, Seen::consult(&answer, asked_at)).await?,
             Err(error) => {
@@ -700,14 +702,14 @@ impl WithdrawalService {
             .is_some_and(|horizon| sent_for >= horizon.saturating_add(self.ports.submit_grace))
             && withdrawal.provider_id.is_none()
             && self.ports.was_not_known(resource, sent_at, asked_at).await?;
-        let (integrator_id, id, version) = (withdrawal.integrator_id, withdrawal.id, withdrawal.version);
+        let version = withdrawal.version;
         match withdrawal.state {
             OutgoingState::Submitting | OutgoingState::Uncertain | OutgoingState::NeedsReview if proof => {
                 let failure = Failure {
                     code: NOT_EXECUTED.into(),
                     message: "the settlement provider never received this payment".into(),
                 };
-                self.advance(integrator_id, id, Some(seen), |withdrawal, now| {
+                self.advance(withdrawal.into(), Some(seen), |withdrawal, now| {
                     if withdrawal.version == version {
                         withdrawal.fail(failure.clone(), now)
                     } else {
@@ -717,7 +719,7 @@ impl WithdrawalService {
                 .await
             }
             OutgoingState::Submitting if sent_for >= self.ports.submit_grace => {
-                self.advance(integrator_id, id, Some(seen), |withdrawal, now| {
+                self.advance(withdrawal.into(), Some(seen), |withdrawal, now| {
                     if withdrawal.version == version { withdrawal.lose_sight(now) } else { Step::Already }
                 })
                 .await
@@ -741,7 +743,7 @@ impl WithdrawalService {
         let open = withdrawal.state.is_uncertain() || withdrawal.state == OutgoingState::Accepted;
         if overdue && open {
             let ask = Withdrawal::ask_for_review;
-            return self.advance(withdrawal.integrator_id, withdrawal.id, None, ask).await;
+            return self.advance(withdrawal.into(), None, ask).await;
         }
         Ok(withdrawal)
     }
@@ -755,7 +757,7 @@ impl WithdrawalService {
     ) -> Result<Withdrawal, ServiceError> {
         let withdrawal = self.get(integrator_id, id).await?;
         if withdrawal.state != OutgoingState::Queued {
-            return self.refresh(integrator_id, id).await.map(|(withdrawal, _)| withdrawal);
+            return self.refresh_read(withdrawal).await.map(|(withdrawal, _)| withdrawal);
         }
         // After a restore nothing is sent, or given up, that the provider wasn't asked about.
         match self.ports.outflow.outflow() {
@@ -766,7 +768,7 @@ impl WithdrawalService {
                 let seen = Seen::consult(&answer, asked_at);
                 match answer {
                     Ok(None) => {}
-                    Ok(Some(report)) => return self.learn(integrator_id, id, &report, asked_at, seen).await,
+                    Ok(Some(report)) => return self.learn(withdrawal.into(), &report, asked_at, seen).await,
                     Err(_) => return Ok(withdrawal),
                 }
             }
@@ -779,7 +781,7 @@ impl WithdrawalService {
                 message: "the settlement provider could not be reached; nothing was sent".into(),
             };
             return self
-                .advance(integrator_id, id, None, |withdrawal, now| match withdrawal.state {
+                .advance(withdrawal.into(), None, |withdrawal, now| match withdrawal.state {
                     OutgoingState::Queued => withdrawal.fail(failure.clone(), now),
                     _ => Step::Already,
                 })
@@ -798,16 +800,27 @@ impl WithdrawalService {
         }
     }
 
+    /// Decides about a withdrawal and applies that. On one that is at hand nothing but a write is decided, which says what
+    /// version it changes: whatever else would come of it is decided again, on the withdrawal as it is by then.
     async fn advance(
         &self,
-        integrator_id: IntegratorId,
-        id: WithdrawalId,
+        of: Known,
         seen: Option<Seen>,
         decide: impl Fn(Withdrawal, Timestamp) -> Step + Send + Sync,
     ) -> Result<Withdrawal, ServiceError> {
+        let (integrator_id, id, mut at_hand) = match of {
+            Known::Named(integrator_id, id) => (integrator_id, id, None),
+            Known::Read(withdrawal) => (withdrawal.integrator_id, withdrawal.id, Some(*withdrawal)),
+        };
         for _ in 0..MAX_STALE_RETRIES {
-            let withdrawal = self.get(integrator_id, id).await?;
+            let is_read = at_hand.is_none();
+            let withdrawal = match at_hand.take() {
+                Some(withdrawal) => withdrawal,
+                None => self.get(integrator_id, id).await?,
+            };
             match decide(withdrawal.clone(), self.ports.clock.now()) {
+                Step::Next(transition) if !is_read && transition.writes.is_empty() => {}
+                Step::Already | Step::Refused(_) if !is_read => {}
                 Step::Next(transition) => {
                     let after = transition.withdrawal().cloned();
                     let resource = withdrawal.resource();
@@ -831,6 +844,20 @@ impl WithdrawalService {
             }
         }
         Err(ServiceError::Contention)
+    }
+}
+
+/// A withdrawal that is about to change.
+enum Known {
+    /// It is read first.
+    Named(IntegratorId, WithdrawalId),
+    /// As it was read or written a moment ago.
+    Read(Box<Withdrawal>),
+}
+
+impl From<Withdrawal> for Known {
+    fn from(withdrawal: Withdrawal) -> Self {
+        Self::Read(Box::new(withdrawal))
     }
 }
 

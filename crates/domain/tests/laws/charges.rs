@@ -16,7 +16,7 @@ use pix_domain::provider::{
 use pix_domain::schedule::ENDED_CHARGE_WAITS;
 use pix_domain::text::IdempotencyKey;
 use pix_domain::time::Timestamp;
-use pix_domain::transactions::TransactionService;
+use pix_domain::transactions::{Transaction, TransactionService};
 use uuid::Uuid;
 
 use crate::samples::*;
@@ -289,6 +289,64 @@ async fn a_pix_that_another_worker_credits_meanwhile_is_credited_once() {
         let _ = service.refresh(INTEGRATOR, id()).await.unwrap();
         assert_eq!(world.available() - before, PAID_CENTS - 10);
     }
+}
+
+#[tokio::test]
+async fn a_payment_is_credited_once_whatever_happens_to_its_charge_while_the_provider_is_asked() {
+    type Change = fn(&World);
+    let changes: [(Change, u32, bool); 4] = [
+        (|_| (), 1, false),
+        (
+            |world| {
+                let paid = world.charge(2).pay(payment(1, PAID_CENTS), &fixed_fee(10), world.now());
+                world.apply(&next(paid)).unwrap();
+            },
+            1,
+            false,
+        ),
+        (
+            |world| {
+                let paid = world.charge(2).pay(payment(2, PAID_CENTS), &fixed_fee(10), world.now());
+                world.apply(&next(paid)).unwrap();
+            },
+            2,
+            false,
+        ),
+        (|world| world.apply(&next(world.charge(2).cancel(world.now()))).unwrap(), 1, true),
+    ];
+    for (change, payments, late) in changes {
+        let world = live_world();
+        let (here, mut provider) = (world.clone(), MockSettlementProvider::new());
+        provider.expect_consult_charge().times(1).returning(move |_| {
+            change(&here);
+            Ok(Some(received(vec![payment(1, PAID_CENTS)])))
+        });
+        let (charge, _) = service(&world, provider).refresh(INTEGRATOR, id()).await.unwrap();
+        assert_eq!(charge, only(&world), "what is answered is what is stored");
+        assert_eq!((credited(&charge).payments, credited(&charge).late), (payments, late));
+        assert_eq!(world.available(), i64::from(payments) * (PAID_CENTS - 10));
+    }
+}
+
+#[tokio::test]
+async fn to_credit_a_payment_a_charge_is_read_once() {
+    let world = live_world();
+    let provider = || knowing(Ok(Some(received(vec![payment(1, PAID_CENTS)]))));
+    // The second time there is nothing to credit.
+    for _ in 0..2 {
+        let mut ports = world.ports(provider());
+        let (here, mut charges) = (world.clone(), MockChargeStore::new());
+        charges.expect_find().times(1).returning(move |_, _| Ok(Some(here.charge(2))));
+        ports.stores.charges = Arc::new(charges);
+        let (charge, _) = ChargeService::new(ports).refresh(INTEGRATOR, id()).await.unwrap();
+        assert_eq!((charge.state, world.available()), (ChargeState::Paid, PAID_CENTS - 10));
+    }
+    // Whoever has read it already reads nothing.
+    let mut ports = world.ports(provider());
+    ports.stores.charges = Arc::new(MockChargeStore::new());
+    let read = Transaction::Charge(Box::new(world.charge(2)));
+    let (shown, _) = TransactionService::new(ports).consult_read(read.clone()).await.unwrap();
+    assert_eq!(shown, read);
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ use pix_domain::time::Timestamp;
 use pix_domain::transactions::TransactionService;
 use pix_domain::transition::{EventKind, MockTransitionStore, Step};
 use pix_domain::withdrawals::service::{CreateWithdrawal, QuoteVerdict, WithdrawalService};
+use pix_domain::withdrawals::store::MockWithdrawalStore;
 use pix_domain::withdrawals::{
     NOT_EXECUTED, OutgoingState, PROVIDER_UNAVAILABLE, Payee, RESOLVED_FAILED, Withdrawal, state,
 };
@@ -90,6 +91,44 @@ fn accept(withdrawal: Withdrawal, now: Timestamp) -> Step {
 
 fn complete(withdrawal: Withdrawal, now: Timestamp) -> Step {
     withdrawal.complete(report(Progress::Completed), now)
+}
+
+#[tokio::test]
+async fn what_was_just_stored_is_not_read_to_learn_what_came_of_it() {
+    for answer in [Ok(report(Progress::Completed)), Err(rejected()), Err(unavailable()), Err(indeterminate())]
+    {
+        let world = World::with_available(FUNDS_CENTS);
+        let mut ports = world.ports(answering(&world, answer));
+        let mut withdrawals = MockWithdrawalStore::new();
+        withdrawals.expect_find_by_external_id().times(1).returning(|_, _| Ok(None));
+        ports.stores.withdrawals = Arc::new(withdrawals);
+        let made = WithdrawalService::new(ports).create(command()).await.unwrap().into_inner();
+        assert_eq!((made.clone(), made.version.0), (world.withdrawal(), 2));
+    }
+}
+
+#[tokio::test]
+async fn what_changes_while_the_provider_is_asked_is_seen() {
+    // It was completed meanwhile: that is no news.
+    let world = world_in(&[accept]);
+    let (here, mut provider) = (world.clone(), MockSettlementProvider::new());
+    provider.expect_consult_payment().times(1).returning(move |_| {
+        let complete = complete(here.withdrawal(), here.now());
+        here.apply(&next(complete)).unwrap();
+        Ok(Some(report(Progress::Completed)))
+    });
+    let (withdrawal, _) = service(&world, provider).refresh(INTEGRATOR, id()).await.unwrap();
+    assert_eq!((withdrawal.clone(), withdrawal.version.0), (world.withdrawal(), 3));
+    // It failed meanwhile: an answer of success then needs somebody to look.
+    let world = world_in(&[accept]);
+    let (here, mut provider) = (world.clone(), MockSettlementProvider::new());
+    provider.expect_consult_payment().times(1).returning(move |_| {
+        here.apply(&next(here.withdrawal().fail(failure(), here.now()))).unwrap();
+        Ok(Some(report(Progress::Completed)))
+    });
+    let (withdrawal, _) = service(&world, provider).refresh(INTEGRATOR, id()).await.unwrap();
+    assert_eq!(withdrawal, world.withdrawal());
+    assert_eq!(world.findings().len(), 1, "{:?}", world.findings());
 }
 
 #[tokio::test]

@@ -23,8 +23,7 @@ pub(crate) async fn consult(mut call: TenantCall) -> Answer {
     let transactions = call.state.services.transactions.clone();
     let (transaction, answer) = Box::pin(call.state.run(async move {
         let found = find(&transactions, caller.integrator_id, uuid, name).await?;
-        let resource = found.resource();
-        match transactions.consult(resource).await {
+        match transactions.consult_read(found.clone()).await {
             Ok(consulted) => Ok(consulted),
             Err(ServiceError::ProviderUnavailable) => {
                 Ok((found, ProviderAnswer::NotAsked(ProviderError::Unavailable(String::new()))))

@@ -17,7 +17,7 @@ pub(crate) async fn consult(mut call: TenantCall) -> Answer {
     let (transactions, integrator_id) = (call.state.services.transactions.clone(), caller.integrator_id);
     let (found, answer) = Box::pin(call.state.run(async move {
         let found = transactions.find_by_pix_id(integrator_id, &pix_id).await?;
-        match transactions.consult(found.resource()).await {
+        match transactions.consult_read(found.clone()).await {
             Err(ServiceError::ProviderUnavailable | ServiceError::ProviderTimeout) => Ok((found, None)),
             Err(error) => Err(error),
             Ok((transaction, ProviderAnswer::Known(body))) => Ok((transaction, Some(body))),
