@@ -204,8 +204,12 @@ impl CallbackService {
         if claimed.attempts == 1 {
             self.transactions.called_back(resource, &claimed.callback).await;
         }
-        let before = self.transactions.find_by_uuid(resource.integrator_id, resource.id).await?;
-        match self.transactions.consult(resource).await {
+        let before = match self.transactions.find(resource).await {
+            Ok(before) => before,
+            Err(ServiceError::NotFound) => return Ok(Ok(CallbackEnd::Unmatched)),
+            Err(error) => return Err(error),
+        };
+        match self.transactions.consult_read(before.clone()).await {
             // Nothing else asks about what is done with. What the provider says of it may be older than what it calls back
             // about, so it is asked once more.
             Ok((after, ProviderAnswer::Known(_)))
@@ -217,7 +221,6 @@ impl CallbackService {
             // Who calls back about a record of ours knows it: asked later, the provider will tell more.
             Ok((_, ProviderAnswer::NotKnown)) => Ok(Err(Some(CallbackEnd::GivenUp))),
             Ok((_, ProviderAnswer::NotAsked(_))) => Ok(Err(None)),
-            Err(ServiceError::NotFound) => Ok(Ok(CallbackEnd::Unmatched)),
             Err(error) => Err(error),
         }
     }

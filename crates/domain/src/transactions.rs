@@ -146,13 +146,10 @@ impl TransactionService {
         refund.map(|refund| Transaction::Refund(Box::new(refund))).ok_or(ServiceError::NotFound)
     }
 
-    /// Asks the provider about a record and applies what it says.
-    pub async fn consult(
-        &self,
-        resource: ResourceRef,
-    ) -> Result<(Transaction, ProviderAnswer), ServiceError> {
+    /// The record that is meant. [`ServiceError::NotFound`] for a share of a charge, which is none to the provider.
+    pub async fn find(&self, resource: ResourceRef) -> Result<Transaction, ServiceError> {
         let ResourceRef { integrator_id, kind, id } = resource;
-        let found = match kind {
+        Ok(match kind {
             ResourceKind::Charge => {
                 Transaction::Charge(Box::new(self.charges.get(integrator_id, ChargeId(id)).await?))
             }
@@ -162,10 +159,16 @@ impl TransactionService {
             ResourceKind::Refund => {
                 Transaction::Refund(Box::new(self.refunds.get(integrator_id, RefundId(id)).await?))
             }
-            // The provider knows nothing of it.
             ResourceKind::Split => return Err(ServiceError::NotFound),
-        };
-        self.consult_read(found).await
+        })
+    }
+
+    /// Asks the provider about a record and applies what it says.
+    pub async fn consult(
+        &self,
+        resource: ResourceRef,
+    ) -> Result<(Transaction, ProviderAnswer), ServiceError> {
+        self.consult_read(self.find(resource).await?).await
     }
 
     /// The same of a record that was just read.
