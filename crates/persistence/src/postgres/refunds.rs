@@ -50,7 +50,15 @@ impl RefundStore for PgStore {
         let mut conn = self.reads().await?;
         let of_owner = refunds::integrator_id.eq(DbId::from(integrator_id));
         let named = of_owner.and(refunds::external_id.eq(external_id.as_str()));
-        let found: Option<RefundRow> = first!(named, &mut conn);
+        // A name is there once. An order would lead a server that has seen the table empty through the records in that order.
+        let found: Option<RefundRow> = refunds::table
+            .filter(named)
+            .select(RefundRow::as_select())
+            .limit(1)
+            .row(&mut conn)
+            .await
+            .optional()
+            .of("refunds")?;
         found.map(Refund::try_from).transpose()
     }
 

@@ -62,7 +62,15 @@ impl WithdrawalStore for PgStore {
         let mut conn = self.reads().await?;
         let of_owner = withdrawals::integrator_id.eq(DbId::from(integrator_id));
         let named = of_owner.and(withdrawals::external_id.eq(external_id.as_str()));
-        let found: Option<WithdrawalRow> = first!(named, &mut conn);
+        // A name is there once. An order would lead a server that has seen the table empty through the records in that order.
+        let found: Option<WithdrawalRow> = withdrawals::table
+            .filter(named)
+            .select(WithdrawalRow::as_select())
+            .limit(1)
+            .row(&mut conn)
+            .await
+            .optional()
+            .of("withdrawals")?;
         opened_one(&mut conn, found).await
     }
 

@@ -8,9 +8,11 @@ use pix_conformance::builders::{cents, key, next, report};
 use pix_domain::audit_log::{Action, AuditLog, AuditLogStore, Operator};
 use pix_domain::callbacks::{Callback, CallbackEnd, CallbackState, CallbackStore};
 use pix_domain::charges::store::ChargeStore;
-use pix_domain::follow_up::FollowUpStore;
-use pix_domain::ids::{ChargeId, IntegratorId, WithdrawalId};
+use pix_domain::follow_up::{FollowUpStore, LookupStore};
+use pix_domain::ids::{ChargeId, IntegratorId, ResourceKind, WithdrawalId};
 use pix_domain::provider::Progress;
+use pix_domain::refunds::store::RefundStore;
+use pix_domain::text::ExternalId;
 use pix_domain::time::Timestamp;
 use pix_domain::transition::{Transition, TransitionStore};
 use pix_domain::withdrawals::store::WithdrawalStore;
@@ -43,7 +45,7 @@ const TABLES: [&str; 18] = [
 ];
 
 /// What the statements that are looked at have in them.
-const OURS: [&str; 11] = [
+const OURS: [&str; 18] = [
     "Query Text: WITH",
     "Query Text: WITH paid AS (UPDATE charges AS t SET",
     "FROM (VALUES ($1,",
@@ -51,6 +53,13 @@ const OURS: [&str; 11] = [
     "Query Text: SELECT found.* FROM unnest((SELECT $1), (SELECT $2)) AS wanted(integrator_id, id), LATERAL (SELECT \"charges\"",
     "Query Text: SELECT found.* FROM unnest((SELECT $1), (SELECT $2)) AS wanted(integrator_id, id), LATERAL (SELECT \"withdrawals\"",
     "FOR KEY SHARE",
+    "\"external_id\" = $2",
+    "\"provider_id\" = $2",
+    "\"end_to_end_id\" = $2",
+    "\"return_id\" = $2",
+    "FROM \"handles\"",
+    "FROM \"twins\"",
+    "FROM \"receipts\"",
     "callbacks",
     "audit_log",
     "follow_up_attempts",
@@ -138,6 +147,26 @@ async fn every_errand(store: &Arc<PgStore>, services: &Services, owner: Integrat
     assert!(!store.about("loja", 5).await.unwrap().is_empty());
 }
 
+/// Every lookup by a name: ours, the provider's, and the end-to-end id.
+async fn by_names(store: &Arc<PgStore>, services: &Services, owner: IntegratorId) {
+    let name = ExternalId::parse("nobody's").unwrap();
+    assert_eq!(ChargeStore::find_by_external_id(&**store, owner, &name).await.unwrap(), None);
+    assert_eq!(WithdrawalStore::find_by_external_id(&**store, owner, &name).await.unwrap(), None);
+    assert_eq!(RefundStore::find_by_external_id(&**store, owner, &name).await.unwrap(), None);
+    for pix_id in ["nobody's", "E12345678202611211200000abcdefgh"] {
+        assert_eq!(ChargeStore::find_by_pix_id(&**store, owner, pix_id).await.unwrap(), None);
+        assert_eq!(WithdrawalStore::find_by_pix_id(&**store, owner, pix_id).await.unwrap(), None);
+        assert_eq!(RefundStore::find_by_pix_id(&**store, owner, pix_id).await.unwrap(), None);
+    }
+    let id = services.id();
+    assert_eq!(store.receipts(owner, ChargeId(id)).await.unwrap(), []);
+    assert_eq!(store.list_of_charge(owner, ChargeId(id)).await.unwrap(), []);
+    let handle = key(&id.to_string());
+    assert_eq!(store.find_handle(owner, ResourceKind::Withdrawal, &handle).await.unwrap(), None);
+    assert!(store.find_twins(owner, id).await.unwrap().is_empty());
+    assert_eq!(store.locate(id).await.unwrap(), None);
+}
+
 /// Fills the tables with copies of one row each.
 fn fill(server: &PgServer, database: &str) {
     let copy = |table: &str, changes: &str, order: &str| {
@@ -150,18 +179,30 @@ fn fill(server: &PgServer, database: &str) {
         "SET auto_explain.log_min_duration = -1;".to_owned(),
         copy("integrators", "'id', gen_random_uuid()", "id"),
         "INSERT INTO wallets SELECT id, 0, 0, 0, 0 FROM integrators ON CONFLICT DO NOTHING;".to_owned(),
-        copy("charges", "'id', gen_random_uuid(), 'external_id', 'x' || n", "id"),
+        copy("charges", "'id', gen_random_uuid(), 'external_id', 'x' || n, 'provider_id', 'p' || n", "id"),
         copy("charge_follow_ups", "'id', gen_random_uuid()", "id"),
-        copy("withdrawals", "'id', gen_random_uuid(), 'external_id', 'x' || n", "id"),
-        copy("withdrawals", "'id', gen_random_uuid(), 'external_id', 'open' || n", "follow_up_at"),
-        copy("refunds", "'id', gen_random_uuid(), 'external_id', 'x' || n", "id"),
+        copy(
+            "withdrawals",
+            "'id', gen_random_uuid(), 'external_id', 'x' || n, 'provider_id', 'p' || n, 'end_to_end_id', 'e' || n",
+            "id",
+        ),
+        copy(
+            "withdrawals",
+            "'id', gen_random_uuid(), 'external_id', 'open' || n, 'provider_id', NULL, 'end_to_end_id', NULL",
+            "follow_up_at",
+        ),
+        copy(
+            "refunds",
+            "'id', gen_random_uuid(), 'external_id', 'x' || n, 'provider_id', 'p' || n, 'return_id', 'r' || n",
+            "id",
+        ),
         copy("postings", "'entry', n + 1000000", "entry"),
         copy("events", "'resource_id', gen_random_uuid()", "sequence"),
         copy("receipts", "'receipt_key', 'x' || n, 'number', n + 1000", "number"),
         copy("handles", "'key', 'x' || n", "key"),
         copy("findings", "'number', n + 1000, 'resource_id', gen_random_uuid()", "number"),
         copy("evidence", "'id', gen_random_uuid()", "id"),
-        copy("twins", "'key', gen_random_uuid()", "key"),
+        "INSERT INTO twins SELECT integrator_id, id, id, '', 0 FROM withdrawals;".to_owned(),
         copy("callbacks", "'id', gen_random_uuid(), 'digest', gen_random_uuid()", "due_at"),
         copy("callbacks", "'id', gen_random_uuid()", "due_at NULLS FIRST"),
         copy("audit_log", "'number', n + 1000, 'subject', 'x' || n", "number"),
@@ -220,6 +261,7 @@ async fn every_statement_finds_its_rows_by_key() {
     let server = PgServer::start(explained).unwrap();
     let database = database(&server).await;
     let mut seen = server.log().len();
+    let mut owners = Vec::new();
     for filled in [false, true] {
         if filled {
             fill(&server, &database);
@@ -234,6 +276,9 @@ async fn every_statement_finds_its_rows_by_key() {
         let from = if filled { server.log().len() } else { seen };
         every_shape(&store, &services, owner).await;
         every_errand(&store, &services, owner).await;
+        // On full tables they are the first one's: of an owner with few, all may well be read.
+        owners.push(owner);
+        by_names(&store, &services, owners[0]).await;
         services.apply(named(&services, owner, "last")).await;
         let log = server.log();
         let log = log.get(from..).unwrap();
