@@ -221,6 +221,7 @@ impl CallbackService {
             // Who calls back about a record of ours knows it: asked later, the provider will tell more.
             Ok((_, ProviderAnswer::NotKnown)) => Ok(Err(Some(CallbackEnd::GivenUp))),
             Ok((_, ProviderAnswer::NotAsked(_))) => Ok(Err(None)),
+            Err(ServiceError::NotFound) => Ok(Ok(CallbackEnd::Unmatched)),
             Err(error) => Err(error),
         }
     }

@@ -86,8 +86,14 @@ impl RefundService {
         if let Some(refund) = self.replay(&command).await? {
             return Ok(Outcome::Replayed(refund));
         }
-        if let Some(refund) = Box::pin(self.recovered(&command)).await? {
-            return Ok(Outcome::Created(refund));
+        match Box::pin(self.recovered(&command)).await {
+            Ok(Some(refund)) => return Ok(Outcome::Created(refund)),
+            Ok(None) => {}
+            Err(refusal) => {
+                // Another request with the same handle may have stored it meanwhile.
+                let winner = self.replay(&command).await?;
+                return winner.map(Outcome::Replayed).ok_or(refusal);
+            }
         }
         if command.integrator_status == IntegratorStatus::Suspended {
             return Err(ServiceError::IntegratorSuspended);

@@ -312,3 +312,31 @@ async fn a_refund_that_another_request_of_its_handle_stores_meanwhile_is_the_ans
         assert!(matches!(made, Outcome::Replayed(refund) if refund == world.refund()));
     }
 }
+
+#[tokio::test]
+async fn a_refund_that_is_stored_while_lost_books_are_asked_about_is_the_answer() {
+    for (gate, refused) in [ASK_FIRST, SHUT].into_iter().flat_map(|gate| (0..3).map(move |why| (gate, why))) {
+        // Refused were it alone: nothing is left, money was taken back, another amount is known.
+        let world = if refused == 0 { World::with_available(PAID_CENTS) } else { refunds::paid_world() };
+        match refused {
+            0 => drop(world.paid_charge(refunds::CHARGE, refunds::REFUND_CENTS)),
+            1 => {
+                let taken = world.charge(refunds::CHARGE).take_back(cents(300), world.now());
+                world.apply(&next(taken)).unwrap();
+            }
+            _ => {}
+        }
+        let (here, mut provider) = (world.clone(), MockSettlementProvider::new());
+        provider.expect_consult_refund().returning(move |_| {
+            if here.stored().book.refunds.is_empty() {
+                refunds::store_refund(&here, refunds::REFUND_CENTS);
+            }
+            if refused == 2 {
+                return Err(ProviderError::Mismatch("amount"));
+            }
+            Ok(Some(report(Progress::Accepted)))
+        });
+        let made = RefundService::new(gated(&world, provider, gate)).create(refunds::command()).await;
+        assert_eq!(made.map(Outcome::into_inner), Ok(world.refund()));
+    }
+}
