@@ -10,13 +10,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use diesel::dsl::{AsSelect, SqlTypeOf};
-use diesel::pg::Pg;
-use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
+use diesel::pg::{Pg, PgQueryBuilder};
+use diesel::query_builder::{AstPass, Query, QueryBuilder, QueryFragment, QueryId};
 use diesel::result::QueryResult;
 use diesel::sql_types::Array;
 use diesel::{Selectable, SelectableHelper};
@@ -95,6 +95,19 @@ macro_rules! kept {
             type SqlType = SqlTypeOf<AsSelect<$row, Pg>>;
         }
 
+        impl ByKeys<$row> {
+            /// The columns as they stand in the query: written once, they are the same in each.
+            fn columns(&self) -> QueryResult<&'static str> {
+                static WRITTEN: OnceLock<String> = OnceLock::new();
+                if let Some(written) = WRITTEN.get() {
+                    return Ok(written);
+                }
+                let mut writing = PgQueryBuilder::default();
+                self.columns.to_sql(&mut writing, &Pg)?;
+                Ok(WRITTEN.get_or_init(|| writing.finish()))
+            }
+        }
+
         impl QueryFragment<Pg> for ByKeys<$row> {
             /// A key at a time, by the primary key: a subquery with a limit isn't flattened into a join. That the arrays
             /// come out of subqueries keeps their lengths from the planner, so that it has no reason to plan again for
@@ -105,7 +118,7 @@ macro_rules! kept {
                 out.push_sql("), (SELECT ");
                 out.push_bind_param::<Array<Id>, _>(&self.ids)?;
                 out.push_sql(")) AS wanted(integrator_id, id), LATERAL (SELECT ");
-                self.columns.walk_ast(out.reborrow())?;
+                out.push_sql(self.columns()?);
                 out.push_sql(concat!(" FROM ", $table, " WHERE ", $table));
                 out.push_sql(concat!(".integrator_id = wanted.integrator_id AND ", $table));
                 out.push_sql(".id = wanted.id LIMIT 1) AS found");
