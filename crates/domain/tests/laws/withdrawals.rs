@@ -129,6 +129,16 @@ async fn what_changes_while_the_provider_is_asked_is_seen() {
     let (withdrawal, _) = service(&world, provider).refresh(INTEGRATOR, id()).await.unwrap();
     assert_eq!(withdrawal, world.withdrawal());
     assert_eq!(world.findings().len(), 1, "{:?}", world.findings());
+    // Its money came back meanwhile: the answer of before is nothing new, and what is shown is what is stored.
+    let world = world_in(&[accept, complete]);
+    let (here, mut provider) = (world.clone(), MockSettlementProvider::new());
+    provider.expect_consult_payment().times(1).returning(move |_| {
+        let back = report(Progress::Returned(cents(1_000)));
+        here.apply(&next(here.withdrawal().come_back(back, cents(1_000), here.now()))).unwrap();
+        Ok(Some(report(Progress::Completed)))
+    });
+    let (withdrawal, _) = service(&world, provider).refresh(INTEGRATOR, id()).await.unwrap();
+    assert_eq!((withdrawal.clone(), withdrawal.state), (world.withdrawal(), OutgoingState::Returned));
 }
 
 #[tokio::test]
