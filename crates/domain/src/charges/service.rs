@@ -390,8 +390,8 @@ impl ChargeService {
     /// Credits one payment, unless that was done. While there are `more`, the charge stays due: whoever dies between two
     /// leaves the rest to the next.
     ///
-    /// `charge` may have changed since it was read. A write says which version it changes; what ends without one was decided
-    /// on a charge that is read here.
+    /// `charge` may have changed since it was read. A write says which version it changes. That it is credited for this PIX
+    /// stays so; whatever else ends without a write is decided on a charge that is read here.
     async fn credit(&self, charge: Charge, payment: &Payment, more: bool) -> Result<Charge, ServiceError> {
         let (integrator_id, id) = (charge.integrator_id, charge.id);
         let mut at_hand = Some(charge);
