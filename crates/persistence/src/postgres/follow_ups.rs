@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use diesel::dsl::sql;
+use diesel::pg::Pg;
 use diesel::prelude::{
     CombineDsl, ExpressionMethods, IntoSql, OptionalExtension, QueryDsl, SelectableHelper,
 };
-use diesel::sql_types::{Bool, Text};
+use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
+use diesel::result::QueryResult;
+use diesel::sql_types::Text;
 use diesel_async::RunQueryDsl;
 use pix_domain::error::StoreError;
 use pix_domain::follow_up::{FollowUp, FollowUpStore, LookupStore, OpenMovements};
@@ -20,7 +22,7 @@ use super::PgStore;
 use super::ask::Ask;
 use super::due::{Claim, Claimed, CountOpen, Open, PutOff, kind_of};
 use super::error::Of;
-use crate::codec::{self, DbId, DbTime, damaged};
+use crate::codec::{self, DbId, DbTime, Id, damaged};
 use crate::rows::TwinRow;
 use crate::schema::{charges, handles, refunds, twins, withdrawals};
 
@@ -83,17 +85,34 @@ macro_rules! owner_of {
     };
 }
 
-/// The kind, the owner and the id of the record in `$table` whose id has this part.
-macro_rules! bearer_of {
-    ($table:ident, $kind:expr, $timeless:expr) => {
-        $table::table
-            .filter(
-                sql::<Bool>("substr(id::text, 15) = ")
-                    .bind::<Text, _>(codec::reference_key($timeless))
-                    .sql(" AND substr(id::text, 15, 1) = '8'"),
-            )
-            .select(($kind.as_str().into_sql::<Text>(), $table::integrator_id, $table::id))
-    };
+/// The kinds, the owners and the ids of the records whose id has this part. What is put together out of pieces of SQL
+/// is prepared each time; this is prepared once.
+struct Bearers(String);
+
+impl QueryFragment<Pg> for Bearers {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        let tables = [(ResourceKind::Withdrawal, "withdrawals"), (ResourceKind::Refund, "refunds")];
+        for (index, (kind, table)) in tables.into_iter().enumerate() {
+            out.push_sql(if index == 0 { "SELECT '" } else { " UNION ALL SELECT '" });
+            out.push_sql(kind.as_str());
+            out.push_sql("', integrator_id, id FROM ");
+            out.push_sql(table);
+            out.push_sql(" WHERE substr(id::text, 15) = ");
+            out.push_bind_param::<Text, _>(&self.0)?;
+            out.push_sql(" AND substr(id::text, 15, 1) = '8'");
+        }
+        Ok(())
+    }
+}
+
+impl QueryId for Bearers {
+    type QueryId = Self;
+
+    const HAS_STATIC_QUERY_ID: bool = true;
+}
+
+impl Query for Bearers {
+    type SqlType = (Text, Id, Id);
 }
 
 #[async_trait]
@@ -121,11 +140,8 @@ impl LookupStore for PgStore {
         let mut conn = self.reads().await?;
         let key = DbId(id);
         if ids::is_timeless(id) {
-            let rows: Vec<(String, DbId, DbId)> = bearer_of!(withdrawals, ResourceKind::Withdrawal, id)
-                .union_all(bearer_of!(refunds, ResourceKind::Refund, id))
-                .rows(&mut conn)
-                .await
-                .of("records")?;
+            let bearers = Bearers(codec::reference_key(id));
+            let rows: Vec<(String, DbId, DbId)> = bearers.rows(&mut conn).await.of("records")?;
             let first = rows.into_iter().next();
             return first.map(|(kind, owner, id)| codec::resource("kind", owner, &kind, id)).transpose();
         }

@@ -4,19 +4,30 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pix_conformance::Services;
-use pix_conformance::builders::{cents, key, next, report};
+use pix_conformance::builders::{cents, key, next, payee, report};
+use pix_domain::audit::BookStore;
 use pix_domain::audit_log::{Action, AuditLog, AuditLogStore, Operator};
 use pix_domain::callbacks::{Callback, CallbackEnd, CallbackState, CallbackStore};
 use pix_domain::charges::store::ChargeStore;
+use pix_domain::credentials::store::{ApiKeyStore, IntegratorStore};
+use pix_domain::evidence::EvidenceStore;
+use pix_domain::fees::FeeStore;
 use pix_domain::follow_up::{FollowUpStore, LookupStore};
-use pix_domain::ids::{ChargeId, IntegratorId, ResourceKind, WithdrawalId};
+use pix_domain::ids::{self, ChargeId, IntegratorId, ResourceKind, WithdrawalId};
+use pix_domain::limits::{LimitStore, Windows};
+use pix_domain::list::{Cursor, ListQuery};
+use pix_domain::postbacks::delivery::DeliveryStore;
+use pix_domain::postbacks::events::{EventKey, EventStore};
 use pix_domain::provider::Progress;
 use pix_domain::refunds::store::RefundStore;
+use pix_domain::seals::store::SealStore;
+use pix_domain::splits::store::SplitStore;
 use pix_domain::text::ExternalId;
 use pix_domain::time::Timestamp;
 use pix_domain::transition::{Transition, TransitionStore};
+use pix_domain::wallet::store::WalletStore;
 use pix_domain::withdrawals::store::WithdrawalStore;
-use pix_persistence::postgres::PgStore;
+use pix_persistence::postgres::{PgOptions, PgStore};
 use pix_pg_server::{Options, PgServer};
 
 use super::support::{PATIENCE, database, named, namesake, open, options, releasing, services, settling};
@@ -45,7 +56,7 @@ const TABLES: [&str; 18] = [
 ];
 
 /// What the statements that are looked at have in them.
-const OURS: [&str; 18] = [
+const OURS: [&str; 19] = [
     "Query Text: WITH",
     "Query Text: WITH paid AS (UPDATE charges AS t SET",
     "FROM (VALUES ($1,",
@@ -57,6 +68,7 @@ const OURS: [&str; 18] = [
     "\"provider_id\" = $2",
     "\"end_to_end_id\" = $2",
     "\"return_id\" = $2",
+    "substr(id::text, 15) = $1",
     "FROM \"handles\"",
     "FROM \"twins\"",
     "FROM \"receipts\"",
@@ -131,7 +143,7 @@ async fn every_errand(store: &Arc<PgStore>, services: &Services, owner: Integrat
         store.put(&claimed, CallbackState::Ended(CallbackEnd::Learnt)).await.unwrap();
     }
     store.look_up(first.id).await.unwrap();
-    assert!(store.forget(late, 1).await.unwrap() > 0);
+    assert!(CallbackStore::forget(&**store, late, 1).await.unwrap() > 0);
     let waits = call(&services.id().to_string());
     assert!(store.keep(waits, waiting).await.unwrap());
     assert!(store.keep(call("ended"), ended).await.unwrap());
@@ -165,6 +177,51 @@ async fn by_names(store: &Arc<PgStore>, services: &Services, owner: IntegratorId
     assert_eq!(store.find_handle(owner, ResourceKind::Withdrawal, &handle).await.unwrap(), None);
     assert!(store.find_twins(owner, id).await.unwrap().is_empty());
     assert_eq!(store.locate(id).await.unwrap(), None);
+    let reference = ids::timeless(ids::bound(id, id)).unwrap();
+    assert_eq!(store.locate(reference).await.unwrap(), None);
+}
+
+/// What is read to answer, and by the workers beside what is claimed.
+async fn every_read(store: &Arc<PgStore>, services: &Services, owner: IntegratorId) {
+    let query = ListQuery { limit: 5, ..ListQuery::default() };
+    let older = ListQuery { cursor: Some(Cursor::OlderThan(services.id())), ..query.clone() };
+    let newer = ListQuery { cursor: Some(Cursor::NewerThan(services.id())), ..query.clone() };
+    let narrow = ListQuery {
+        states: vec!["paid", "pending"],
+        external_id: Some(ExternalId::parse("nobody's").unwrap()),
+        created_from: Some(services.now()),
+        created_to: Some(services.now()),
+        least_id: Some(services.id()),
+        end_id: Some(services.id()),
+        ..query.clone()
+    };
+    for query in [query, older, newer, narrow] {
+        ChargeStore::list(&**store, owner, &query).await.unwrap();
+        WithdrawalStore::list(&**store, owner, &query).await.unwrap();
+        SplitStore::list(&**store, owner, &query).await.unwrap();
+    }
+    store.wallet(owner).await.unwrap();
+    store.book(owner).await.unwrap();
+    let policy = store.policy(owner).await.unwrap();
+    let windows = Windows::at(services.now()).narrowed_to(&policy);
+    store.sent(owner, &windows).await.unwrap();
+    store.sent_to(owner, &windows, &payee().key).await.unwrap();
+    store.current(owner).await.unwrap();
+    store.version(owner, 0).await.unwrap();
+    IntegratorStore::find(&**store, owner).await.unwrap();
+    ApiKeyStore::find(&**store, "nobody's").await.unwrap();
+    let charge = services.charge(owner, 100).await;
+    EvidenceStore::list(&**store, charge.resource()).await.unwrap();
+    store.heads(None, 5).await.unwrap();
+    store.unsealed(owner, 5).await.unwrap();
+    store.backlog().await.unwrap();
+    store.endpoints(owner).await.unwrap();
+    let paying = services.credit_intent(&charge, services.payment(100));
+    let key = EventKey { resource: charge.resource(), sequence: paying.charge().unwrap().version };
+    services.apply(paying).await;
+    store.event(key).await.unwrap();
+    store.load(vec![key]).await.unwrap();
+    store.attempts(key).await.unwrap();
 }
 
 /// Fills the tables with copies of one row each.
@@ -293,6 +350,32 @@ async fn every_statement_finds_its_rows_by_key() {
         let by_key = ours.matches("Index Cond:").count();
         assert!(by_key > 50, "{by_key} scans by key");
         assert_eq!(whole_scans(&ours), BTreeSet::new());
+    }
+}
+
+/// Preparing costs a way to the server and back more, and a plan: as much as many a statement itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_is_asked_again_is_not_prepared_again() {
+    let server = PgServer::start(Options::default().with("log_min_duration_statement", "0")).unwrap();
+    let database = database(&server).await;
+    let one = PgOptions { money_connections: 1, read_connections: 1, worker_connections: 1, ..options() };
+    let store = open(&server.url(&database), one).await;
+    let services = services(&store, 0);
+    for again in [false, true] {
+        let from = server.log().len();
+        let owner = services.funded(100_000).await;
+        every_shape(&store, &services, owner).await;
+        every_errand(&store, &services, owner).await;
+        by_names(&store, &services, owner).await;
+        every_read(&store, &services, owner).await;
+        let log = server.log();
+        let prepared = log.get(from..).unwrap().lines().filter_map(|line| line.split_once(" ms  parse "));
+        let prepared: Vec<&str> = prepared.map(|(_, statement)| statement).collect();
+        if again {
+            assert_eq!(prepared, Vec::<&str>::new());
+        } else {
+            assert!(prepared.len() > 50, "{} statements", prepared.len());
+        }
     }
 }
 
