@@ -298,10 +298,12 @@ impl WithdrawalService {
         if self.ports.duplicate_window.is_zero() {
             return Ok((Vec::new(), None));
         }
-        let mut keys = Vec::new();
-        for key in twin_keys(&command.payee, command.amount) {
-            keys.push((key, self.ports.stores.lookups.find_twins(command.integrator_id, key).await?));
-        }
+        let (lookups, owner) = (&self.ports.stores.lookups, command.integrator_id);
+        let keys = twin_keys(&command.payee, command.amount).into_iter();
+        let keys = try_join_all(
+            keys.map(async |key| Ok::<_, StoreError>((key, lookups.find_twins(owner, key).await?))),
+        )
+        .await?;
         // With a handle nobody is refused here, so what a key names isn't read while there is room.
         let is_read = |named: &[Uuid]| !command.has_handle() || named.len() >= MAX_TWINS;
         let to_read = keys.iter().filter(|(_, named)| is_read(named)).flat_map(|(_, named)| named);
