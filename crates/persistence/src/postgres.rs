@@ -7,10 +7,12 @@
 //! | `columns`, `statement` | transitions as one statement over arrays |
 //! | `settling` | the same for payments of charges and nothing else |
 //! | `group` | gathering concurrent transitions |
+//! | `sharing` | what many ask at once, and what shares statements |
 //! | `lookups` | looking records up by their ids, many in one query |
 //! | `apply` | running them: one by one, or a group; and finding out what became of a lost commit |
 //! | `due`, `inbox` | the statements of the workers |
 //! | `charges`, `withdrawals`, `refunds`, `books`, `evidence`, `follow_ups`, `callbacks`, `audit_log`, `seals`, `settings`, `facts` | the other ports |
+//! | `written` | the columns of a row in a query, written once |
 //! | `vitals` | what operators are told |
 //!
 //! **Writes** are one prepared statement and one round trip, in its own transaction (READ COMMITTED). It locks the
@@ -51,11 +53,13 @@ mod refunds;
 mod seals;
 mod settings;
 mod settling;
+mod sharing;
 mod splits;
 mod statement;
 mod types;
 mod vitals;
 mod withdrawals;
+mod written;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,9 +71,11 @@ use apply::Applier;
 use error::DbError;
 use group::Gatherer;
 pub use group::{MAX_GATHER_WAIT, MAX_GROUP};
-use lookups::{Lookups, Sharing};
+use inbox::{Keeps, Puts};
+use lookups::Lookups;
 pub use open::OpenError;
 use pool::{Conn, Connections, PoolSettings, Purpose, Servers};
+use sharing::{Limits, Sharing};
 
 use crate::rows::{ChargeRow, WithdrawalRow};
 
@@ -137,18 +143,32 @@ impl Default for PgOptions {
     }
 }
 
-/// Lookups that share queries.
+/// What shares statements.
 #[derive(Debug)]
-struct SharedLookups {
-    charges: Lookups<ChargeRow>,
-    withdrawals: Lookups<WithdrawalRow>,
+struct Shares {
+    charges: Sharing<Lookups<ChargeRow>>,
+    withdrawals: Sharing<Lookups<WithdrawalRow>>,
+    keeps: Sharing<Keeps>,
+    puts: Sharing<Puts>,
 }
 
-impl SharedLookups {
-    fn new(reads: &Connections, sharing: Sharing, runtime: &Handle) -> Self {
+impl Shares {
+    fn new(
+        reads: &Connections,
+        workers: &Connections,
+        options: &PgOptions,
+        grouping: Grouping,
+        runtime: &Handle,
+    ) -> Self {
+        let longest_wait = options.acquire_timeout;
+        let lookups = Limits { at_once: grouping.lookups_in_flight, longest_wait };
+        // Callbacks wait for the disk, and one wait does for many: the other connections are for other work.
+        let callbacks = Limits { at_once: 1, longest_wait };
         Self {
-            charges: Lookups::new(reads.clone(), sharing, runtime.clone()),
-            withdrawals: Lookups::new(reads.clone(), sharing, runtime.clone()),
+            charges: Sharing::new(Lookups::new(reads.clone()), lookups, runtime.clone()),
+            withdrawals: Sharing::new(Lookups::new(reads.clone()), lookups, runtime.clone()),
+            keeps: Sharing::new(Keeps(workers.clone()), callbacks, runtime.clone()),
+            puts: Sharing::new(Puts(workers.clone()), callbacks, runtime.clone()),
         }
     }
 }
@@ -161,7 +181,7 @@ pub struct PgStore {
     workers: Connections,
     applier: Arc<Applier>,
     gatherer: Option<Gatherer>,
-    lookups: Option<SharedLookups>,
+    shares: Option<Shares>,
 }
 
 impl PgStore {
@@ -186,15 +206,13 @@ impl PgStore {
         let money = pool(Purpose::Money, options.money_connections)?;
         let applier = Arc::new(Applier::new(money, &options));
         let reads = pool(Purpose::Reads, options.read_connections)?;
-        let sharing = |grouping: Grouping| Sharing {
-            at_once: grouping.lookups_in_flight,
-            longest_wait: options.acquire_timeout,
-        };
+        let workers = pool(Purpose::Workers, options.worker_connections)?;
+        let shares = |grouping| Shares::new(&reads, &workers, &options, grouping, &runtime);
         Ok(Self {
             schema_version,
-            lookups: options.grouping.map(|grouping| SharedLookups::new(&reads, sharing(grouping), &runtime)),
+            shares: options.grouping.map(shares),
             reads,
-            workers: pool(Purpose::Workers, options.worker_connections)?,
+            workers,
             gatherer: options
                 .grouping
                 .map(|grouping| Gatherer::new(applier.clone(), grouping, runtime.clone())),
@@ -241,10 +259,7 @@ impl PgStore {
     /// The result of a write on a connection of [`works`](Self::works). When the server is no longer the one that writes,
     /// nobody goes there again.
     fn worked<T>(&self, conn: Conn, done: Result<T, DbError>) -> Result<T, StoreError> {
-        if matches!(done, Err(DbError::ReadOnly(_))) {
-            self.workers.forget(&Conn::take(conn));
-        }
-        done.map_err(DbError::of_write)
+        self.workers.wrote(conn, done).map_err(DbError::of_write)
     }
 
     /// A connection for writes of settings.

@@ -283,8 +283,7 @@ impl Applier {
         S: Sync,
         for<'a> &'a S: LoadQuery<'a, AsyncPgConnection, Vec<i32>> + Send,
     {
-        let mut conn =
-            self.connections.get().await.map_err(|error| DbError::Unavailable(error.to_string()))?;
+        let mut conn = self.connections.lease().await?;
         let answer = timeout(patience, Self::ask(&mut conn, statement)).await;
         let answer = answer.unwrap_or_else(|_elapsed| {
             Err(DbError::Lost(format!("no answer within {} ms", patience.as_millis())))

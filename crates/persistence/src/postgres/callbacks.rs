@@ -14,7 +14,8 @@ use uuid::Uuid;
 use super::PgStore;
 use super::ask::Ask;
 use super::error::Of;
-use super::inbox::{Claim, Claimed, Forget, Keep, Put};
+use super::inbox::{Claim, Claimed, Ending, Forget, Keeps, Puts};
+use super::sharing::alone;
 use super::types::can_be_kept;
 use crate::codec::{self, DbId, DbTime};
 use crate::rows::{CallbackRow, due_of, state_of};
@@ -28,11 +29,10 @@ impl CallbackStore for PgStore {
             // What has a NUL is no JSON, and comes from nobody who should be told to send it again.
             row.body = row.body.replace('\0', "\u{fffd}");
         }
-        let mut conn = self.works().await?;
-        let own = row.id;
-        let kept = Keep(row).row(&mut conn).await.of("callbacks");
-        let kept: DbId = self.worked(conn, kept)?;
-        Ok(kept == own)
+        match &self.shares {
+            Some(shares) => shares.keeps.ask(row).await,
+            None => alone(Keeps(self.workers.clone()), row).await,
+        }
     }
 
     async fn claim(
@@ -52,16 +52,18 @@ impl CallbackStore for PgStore {
 
     async fn put(&self, claimed: &ClaimedCallback, state: CallbackState) -> Result<(), StoreError> {
         let (state, due_at) = due_of(state);
-        let statement = Put {
+        let ending = Ending {
             id: DbId(claimed.callback.id),
+            digest: DbId(claimed.callback.digest()),
             state,
             due_at,
             claimed_until: DbTime(claimed.until),
             attempts: claimed.attempts.into(),
         };
-        let mut conn = self.works().await?;
-        let done = statement.execute(&mut conn).await.of("callbacks");
-        self.worked(conn, done).map(|_| ())
+        match &self.shares {
+            Some(shares) => shares.puts.ask(ending).await,
+            None => alone(Puts(self.workers.clone()), ending).await,
+        }
     }
 
     async fn look_up(&self, id: Uuid) -> Result<Option<(CallbackState, u32)>, StoreError> {

@@ -1,9 +1,7 @@
 //! Reads of charges.
 
 use async_trait::async_trait;
-use diesel::prelude::{
-    BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper,
-};
+use diesel::prelude::{BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl};
 use diesel_async::AsyncPgConnection;
 use pix_domain::charges::store::ChargeStore;
 use pix_domain::charges::{Charge, Receipt};
@@ -19,6 +17,7 @@ use super::error::Of;
 use super::page::page;
 use super::people::{opened, opened_one};
 use super::types::can_be_kept;
+use super::written::columns_of;
 use crate::codec::DbId;
 use crate::rows::{ChargeRow, ReceiptRow};
 use crate::schema::{charges, receipts};
@@ -27,8 +26,8 @@ use crate::schema::{charges, receipts};
 impl ChargeStore for PgStore {
     async fn find(&self, integrator_id: IntegratorId, id: ChargeId) -> Result<Option<Charge>, StoreError> {
         let (owner, id) = (DbId::from(integrator_id), DbId(id.0));
-        if let Some(lookups) = &self.lookups {
-            return lookups.charges.find(owner, id).await;
+        if let Some(shares) = &self.shares {
+            return shares.charges.ask((owner, id)).await;
         }
         let mut conn = self.reads().await?;
         find(&mut conn, owner, id).await
@@ -42,7 +41,8 @@ impl ChargeStore for PgStore {
         let mut conn = self.reads().await?;
         let of_owner = charges::integrator_id.eq(DbId::from(integrator_id));
         let named = of_owner.and(charges::external_id.eq(external_id.as_str()));
-        let found = charges::table.filter(named).select(ChargeRow::as_select()).limit(1).row(&mut conn).await;
+        let found =
+            charges::table.filter(named).select(columns_of::<ChargeRow>()).limit(1).row(&mut conn).await;
         opened_one(&mut conn, found.optional().of("charges")?).await
     }
 
@@ -70,7 +70,7 @@ impl ChargeStore for PgStore {
         let rows: Vec<ReceiptRow> = receipts::table
             .filter(of_owner.and(receipts::charge_id.eq(DbId(id.0))))
             .order(receipts::number.asc())
-            .select(ReceiptRow::as_select())
+            .select(columns_of::<ReceiptRow>())
             .rows(&mut conn)
             .await
             .of("receipts")?;
@@ -79,7 +79,7 @@ impl ChargeStore for PgStore {
 }
 
 async fn find(conn: &mut AsyncPgConnection, owner: DbId, id: DbId) -> Result<Option<Charge>, StoreError> {
-    let found = charges::table.find((owner, id)).select(ChargeRow::as_select()).limit(1).row(conn).await;
+    let found = charges::table.find((owner, id)).select(columns_of::<ChargeRow>()).limit(1).row(conn).await;
     opened_one(conn, found.optional().of("charges")?).await
 }
 
@@ -91,7 +91,7 @@ async fn find_by_pix_id(
     let made: Option<ChargeRow> = charges::table
         .filter(charges::integrator_id.eq(owner).and(charges::provider_id.eq(pix_id)))
         .order(charges::id.asc())
-        .select(ChargeRow::as_select())
+        .select(columns_of::<ChargeRow>())
         .limit(1)
         .row(conn)
         .await

@@ -444,3 +444,28 @@ columns! {
         lane: Option<DbId> => Nullable<Id>,
     }
 }
+
+columns! {
+    /// Callbacks as they come.
+    Inbox {
+        id: DbId => Id,
+        reference: Option<DbId> => Nullable<Id>,
+        body: String => Text,
+        digest: DbId => Id,
+        received_at: DbTime => Instant,
+        state: &'static str => Text,
+        due_at: Option<DbTime> => Nullable<Instant>,
+        attempts: i64 => BigInt,
+    }
+}
+
+columns! {
+    /// Where callbacks stand that were claimed.
+    Endings {
+        id: DbId => Id,
+        state: &'static str => Text,
+        due_at: Option<DbTime> => Nullable<Instant>,
+        claimed_until: DbTime => Instant,
+        attempts: i64 => BigInt,
+    }
+}

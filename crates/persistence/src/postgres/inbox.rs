@@ -1,48 +1,143 @@
 //! The statements over callbacks. They know one table.
+//!
+//! Callbacks come in floods, and each is kept durably and ends durably: so those that are kept at once share a statement,
+//! and its wait for the disk, and those that end at once another one (`sharing`).
+//!
+//! Both lock rows in the order of their digests, so that two of these statements never wait for each other.
 
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
 use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::result::QueryResult;
 use diesel::sql_types::{BigInt, Nullable, Text};
+use diesel_async::RunQueryDsl;
+use pix_domain::error::StoreError;
 
+use super::ask::Ask;
+use super::columns::{Endings, Form, Inbox, push_named};
+use super::error::{DbError, Of};
+use super::pool::Connections;
+use super::sharing::{Answer, Shared};
 use crate::codec::{DbId, DbTime, Id, Instant};
 use crate::rows::CallbackRow;
 
-/// Keeps a callback; one that waits, unless one that says the same does. The unique index over those that wait tells, of
-/// two that come at once too.
-pub struct Keep(pub CallbackRow);
+/// The most callbacks of one statement: their bodies are sent with it.
+const MOST: usize = 64;
+
+/// What callbacks share: each is answered, in the same place.
+#[async_trait]
+trait Together: Shared<Asked: Sync> + Sized {
+    /// One statement for all of them.
+    async fn together(&self, rows: &[Self::Asked]) -> Result<Vec<Self::Found>, DbError>;
+
+    /// The same; when the server refuses it, each alone, so that it is the error of those that are refused.
+    async fn each(&self, rows: &[Self::Asked]) -> Vec<Answer<Self>> {
+        let error = match self.together(rows).await {
+            Ok(found) => return found.into_iter().map(Ok).collect(),
+            Err(error) => error,
+        };
+        if rows.len() == 1 || !is_refusal(&error) {
+            return rows.iter().map(|_| Err(error.clone().of_write())).collect();
+        }
+        let mut answers = Vec::with_capacity(rows.len());
+        for row in rows.chunks(1) {
+            let found = self.together(row).await.map_err(DbError::of_write);
+            answers.push(found.and_then(|found| found.into_iter().next().ok_or_else(unanswered)));
+        }
+        answers
+    }
+}
+
+/// Whether it may be for one of many: nothing was written, and the server is there.
+const fn is_refusal(error: &DbError) -> bool {
+    match error {
+        DbError::Damaged(_) | DbError::Taken(_) | DbError::Refused(_) | DbError::Contention(_) => true,
+        DbError::ReadOnly(_) | DbError::Unavailable(_) | DbError::Lost(_) => false,
+    }
+}
+
+fn unanswered() -> StoreError {
+    StoreError::Unknown("a callback was not answered".to_owned())
+}
+
+/// Keeps callbacks.
+#[derive(Debug)]
+pub struct Keeps(pub Connections);
+
+#[async_trait]
+impl Shared for Keeps {
+    type Asked = CallbackRow;
+    /// Whether it is this one that is kept, and none that says the same.
+    type Found = bool;
+    const WHAT: &'static str = "callbacks";
+    const MOST: usize = MOST;
+    const WRITES: bool = true;
+
+    async fn answer(&self, asked: Vec<CallbackRow>) -> Vec<Answer<Self>> {
+        let mut answers = Vec::with_capacity(asked.len());
+        let mut rows: Vec<(usize, CallbackRow)> = asked.into_iter().enumerate().collect();
+        rows.sort_by_key(|(place, row)| (row.digest, *place));
+        // No two of one statement may say the same: whoever repeats another one's words goes with the next.
+        while !rows.is_empty() {
+            let mut said = BTreeSet::new();
+            let (now, later): (Vec<_>, _) = rows.into_iter().partition(|(_, row)| said.insert(row.digest));
+            let (places, now): (Vec<_>, Vec<_>) = now.into_iter().unzip();
+            answers.extend(places.into_iter().zip(self.each(&now).await));
+            rows = later;
+        }
+        answers.sort_by_key(|(place, _)| *place);
+        answers.into_iter().map(|(_, answer)| answer).collect()
+    }
+}
+
+#[async_trait]
+impl Together for Keeps {
+    async fn together(&self, rows: &[CallbackRow]) -> Result<Vec<bool>, DbError> {
+        let mut inbox = Inbox::default();
+        for row in rows {
+            inbox.push(row);
+        }
+        let mut conn = self.0.lease().await?;
+        let kept = Keep(inbox).rows(&mut conn).await.of("callbacks");
+        let kept: BTreeSet<DbId> = self.0.wrote(conn, kept)?.into_iter().collect();
+        Ok(rows.iter().map(|row| kept.contains(&row.id)).collect())
+    }
+}
+
+impl Inbox {
+    fn push(&mut self, row: &CallbackRow) {
+        self.id.push(row.id);
+        self.reference.push(row.reference);
+        self.body.push(row.body.clone());
+        self.digest.push(row.digest);
+        self.received_at.push(row.received_at);
+        self.state.push(row.state);
+        self.due_at.push(row.due_at);
+        self.attempts.push(row.attempts);
+    }
+}
+
+/// Keeps callbacks; one that waits, unless one that says the same does. The unique index over those that wait tells, of
+/// two that come at once too. No two of them may say the same.
+struct Keep(Inbox);
 
 impl QueryFragment<Pg> for Keep {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        let row = &self.0;
-        out.push_sql(
-            "INSERT INTO callbacks (id, reference, body, digest, received_at, state, due_at, attempts) VALUES (",
-        );
-        out.push_bind_param::<Id, _>(&row.id)?;
-        out.push_sql(", ");
-        out.push_bind_param::<Nullable<Id>, _>(&row.reference)?;
-        out.push_sql(", ");
-        out.push_bind_param::<Text, _>(&row.body)?;
-        out.push_sql(", ");
-        out.push_bind_param::<Id, _>(&row.digest)?;
-        out.push_sql(", ");
-        out.push_bind_param::<Instant, _>(&row.received_at)?;
-        out.push_sql(", ");
-        out.push_bind_param::<Text, _>(row.state)?;
-        out.push_sql(", ");
-        out.push_bind_param::<Nullable<Instant>, _>(&row.due_at)?;
-        out.push_sql(", ");
-        out.push_bind_param::<BigInt, _>(&row.attempts)?;
+        push_named("INSERT INTO callbacks ", Inbox::COLUMNS, &mut out);
+        out.push_sql(" ");
+        self.0.walk_rows(Form::Arrays, "SELECT * FROM ", &mut out)?;
         // Whoever works on the one that waits has it until its due time: it can't say any more that it ended.
         out.push_sql(
-            ") ON CONFLICT (digest) WHERE due_at IS NOT NULL DO UPDATE SET due_at = callbacks.due_at + 1 \
+            " ON CONFLICT (digest) WHERE due_at IS NOT NULL DO UPDATE SET due_at = callbacks.due_at + 1 \
              RETURNING callbacks.id",
         );
         Ok(())
     }
 }
 
-/// Which one is kept: this one, or the one that says the same.
+/// Which ones are kept: these, or those that say the same.
 impl Query for Keep {
     type SqlType = Id;
 }
@@ -97,11 +192,13 @@ impl Query for Claim {
     type SqlType = (Id, Nullable<Id>, Text, Instant, BigInt, Instant);
 }
 
-/// Says where a callback stands, when it is as it was claimed.
+/// Where a callback stands.
 #[derive(Debug, Clone, Copy)]
-pub struct Put {
+pub struct Ending {
     /// Its id.
     pub id: DbId,
+    /// What it says.
+    pub digest: DbId,
     /// The name of its state now.
     pub state: &'static str,
     /// When it is due, if it waits.
@@ -112,18 +209,63 @@ pub struct Put {
     pub attempts: i64,
 }
 
+/// Says where callbacks stand.
+#[derive(Debug)]
+pub struct Puts(pub Connections);
+
+#[async_trait]
+impl Shared for Puts {
+    type Asked = Ending;
+    type Found = ();
+    const WHAT: &'static str = "callbacks";
+    const MOST: usize = MOST;
+    const WRITES: bool = true;
+
+    async fn answer(&self, asked: Vec<Ending>) -> Vec<Answer<Self>> {
+        let mut rows: Vec<(usize, Ending)> = asked.into_iter().enumerate().collect();
+        rows.sort_by_key(|(place, row)| (row.digest, *place));
+        let (places, rows): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
+        let mut answers: Vec<_> = places.into_iter().zip(self.each(&rows).await).collect();
+        answers.sort_by_key(|(place, _)| *place);
+        answers.into_iter().map(|(_, answer)| answer).collect()
+    }
+}
+
+#[async_trait]
+impl Together for Puts {
+    async fn together(&self, rows: &[Ending]) -> Result<Vec<()>, DbError> {
+        let mut endings = Endings::default();
+        for row in rows {
+            endings.push(row);
+        }
+        let mut conn = self.0.lease().await?;
+        let done = Put(endings).execute(&mut conn).await.of("callbacks");
+        self.0.wrote(conn, done)?;
+        Ok(rows.iter().map(|_| ()).collect())
+    }
+}
+
+impl Endings {
+    fn push(&mut self, row: &Ending) {
+        self.id.push(row.id);
+        self.state.push(row.state);
+        self.due_at.push(row.due_at);
+        self.claimed_until.push(row.claimed_until);
+        self.attempts.push(row.attempts);
+    }
+}
+
+/// Says where callbacks stand, of those that are as they were claimed.
+struct Put(Endings);
+
 impl QueryFragment<Pg> for Put {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        out.push_sql("UPDATE callbacks SET state = ");
-        out.push_bind_param::<Text, _>(self.state)?;
-        out.push_sql(", due_at = ");
-        out.push_bind_param::<Nullable<Instant>, _>(&self.due_at)?;
-        out.push_sql(" WHERE id = ");
-        out.push_bind_param::<Id, _>(&self.id)?;
-        out.push_sql(" AND due_at = ");
-        out.push_bind_param::<Instant, _>(&self.claimed_until)?;
-        out.push_sql(" AND attempts = ");
-        out.push_bind_param::<BigInt, _>(&self.attempts)?;
+        out.push_sql("UPDATE callbacks AS kept SET state = ended.state, due_at = ended.due_at FROM ");
+        self.0.walk_rows(Form::Arrays, "", &mut out)?;
+        push_named(" AS ended", Endings::COLUMNS, &mut out);
+        out.push_sql(
+            " WHERE kept.id = ended.id AND kept.due_at = ended.claimed_until AND kept.attempts = ended.attempts",
+        );
         Ok(())
     }
 }

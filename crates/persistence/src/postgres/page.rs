@@ -34,7 +34,7 @@ macro_rules! page_by_time {
 
         let query = &$query;
         let of_owner = $table::table.filter($table::integrator_id.eq($owner));
-        let $rows = of_owner.select(<$row>::as_select()).limit(query.limit.into()).into_boxed();
+        let $rows = of_owner.select($crate::postgres::written::columns_of::<$row>()).limit(query.limit.into()).into_boxed();
         $($narrow)*
         let mut rows = $rows;
         if let Some(from) = query.created_from {

@@ -25,6 +25,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, interval, timeout};
 use tokio_postgres::Config;
 
+use super::error::DbError;
 use super::open::{Target, each_host};
 use crate::vitals::PoolUse;
 
@@ -222,12 +223,26 @@ impl Connections {
 
     /// A connection.
     pub async fn get(&self) -> Result<Conn, StoreError> {
+        Ok(self.lease().await?)
+    }
+
+    /// The same, for whoever tells errors of the database apart.
+    pub async fn lease(&self) -> Result<Conn, DbError> {
         self.pool.get().await.map_err(|error| {
-            StoreError::Unavailable(match error {
+            DbError::Unavailable(match error {
                 PoolError::Timeout(_) => format!("all connections for {} are busy", self.purpose.as_str()),
                 other => other.to_string(),
             })
         })
+    }
+
+    /// The result of a write on one of its connections. When the server is no longer the one that writes, nobody goes there
+    /// again.
+    pub fn wrote<T>(&self, conn: Conn, done: Result<T, DbError>) -> Result<T, DbError> {
+        if matches!(done, Err(DbError::ReadOnly(_))) {
+            self.forget(&Conn::take(conn));
+        }
+        done
     }
 
     /// How it is used.

@@ -1,9 +1,7 @@
 //! Reads of refunds.
 
 use async_trait::async_trait;
-use diesel::prelude::{
-    BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper,
-};
+use diesel::prelude::{BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl};
 use pix_domain::error::StoreError;
 use pix_domain::ids::{ChargeId, IntegratorId, RefundId};
 use pix_domain::refunds::Refund;
@@ -14,6 +12,7 @@ use super::PgStore;
 use super::ask::Ask;
 use super::error::Of;
 use super::types::can_be_kept;
+use super::written::columns_of;
 use crate::codec::DbId;
 use crate::rows::RefundRow;
 use crate::schema::refunds;
@@ -24,7 +23,7 @@ macro_rules! first {
         refunds::table
             .filter($condition)
             .order(refunds::id.asc())
-            .select(RefundRow::as_select())
+            .select(columns_of::<RefundRow>())
             .limit(1)
             .row($conn)
             .await
@@ -38,7 +37,7 @@ impl RefundStore for PgStore {
     async fn find(&self, integrator_id: IntegratorId, id: RefundId) -> Result<Option<Refund>, StoreError> {
         let mut conn = self.reads().await?;
         let same = refunds::table.find((DbId::from(integrator_id), DbId(id.0)));
-        let found = same.select(RefundRow::as_select()).row(&mut conn).await;
+        let found = same.select(columns_of::<RefundRow>()).row(&mut conn).await;
         found.optional().of("refunds")?.map(Refund::try_from).transpose()
     }
 
@@ -53,7 +52,7 @@ impl RefundStore for PgStore {
         // A name is there once. An order would lead a server that has seen the table empty through the records in that order.
         let found: Option<RefundRow> = refunds::table
             .filter(named)
-            .select(RefundRow::as_select())
+            .select(columns_of::<RefundRow>())
             .limit(1)
             .row(&mut conn)
             .await
@@ -90,7 +89,7 @@ impl RefundStore for PgStore {
         let rows: Vec<RefundRow> = refunds::table
             .filter(of_owner.and(refunds::charge_id.eq(DbId(charge_id.0))))
             .order(refunds::id.asc())
-            .select(RefundRow::as_select())
+            .select(columns_of::<RefundRow>())
             .rows(&mut conn)
             .await
             .of("refunds")?;

@@ -1,7 +1,7 @@
 //! Reads of splits.
 
 use async_trait::async_trait;
-use diesel::prelude::{ExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper};
+use diesel::prelude::{ExpressionMethods, OptionalExtension, QueryDsl};
 use pix_domain::error::StoreError;
 use pix_domain::ids::{IntegratorId, SplitId};
 use pix_domain::list::ListQuery;
@@ -12,6 +12,7 @@ use super::PgStore;
 use super::ask::Ask;
 use super::error::Of;
 use super::page::page_by_time;
+use super::written::columns_of;
 use crate::codec::DbId;
 use crate::rows::SplitRow;
 use crate::schema::splits;
@@ -21,7 +22,7 @@ impl SplitStore for PgStore {
     async fn find(&self, integrator_id: IntegratorId, id: SplitId) -> Result<Option<Split>, StoreError> {
         let mut conn = self.reads().await?;
         let same = splits::table.find((DbId::from(integrator_id), DbId(id.0)));
-        let found = same.select(SplitRow::as_select()).limit(1).row(&mut conn).await;
+        let found = same.select(columns_of::<SplitRow>()).limit(1).row(&mut conn).await;
         found.optional().of("splits")?.map(Split::try_from).transpose()
     }
 

@@ -1,9 +1,7 @@
 //! Reads of withdrawals.
 
 use async_trait::async_trait;
-use diesel::prelude::{
-    BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper,
-};
+use diesel::prelude::{BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl};
 use pix_domain::error::StoreError;
 use pix_domain::ids::{IntegratorId, WithdrawalId};
 use pix_domain::list::ListQuery;
@@ -17,6 +15,7 @@ use super::error::Of;
 use super::page::page;
 use super::people::{opened, opened_one};
 use super::types::can_be_kept;
+use super::written::columns_of;
 use crate::codec::DbId;
 use crate::rows::WithdrawalRow;
 use crate::schema::withdrawals;
@@ -27,7 +26,7 @@ macro_rules! first {
         withdrawals::table
             .filter($condition)
             .order(withdrawals::id.asc())
-            .select(WithdrawalRow::as_select())
+            .select(columns_of::<WithdrawalRow>())
             .limit(1)
             .row($conn)
             .await
@@ -44,12 +43,12 @@ impl WithdrawalStore for PgStore {
         id: WithdrawalId,
     ) -> Result<Option<Withdrawal>, StoreError> {
         let (owner, id) = (DbId::from(integrator_id), DbId(id.0));
-        if let Some(lookups) = &self.lookups {
-            return lookups.withdrawals.find(owner, id).await;
+        if let Some(shares) = &self.shares {
+            return shares.withdrawals.ask((owner, id)).await;
         }
         let mut conn = self.reads().await?;
         let same = withdrawals::table.find((owner, id));
-        let found = same.select(WithdrawalRow::as_select()).limit(1).row(&mut conn).await;
+        let found = same.select(columns_of::<WithdrawalRow>()).limit(1).row(&mut conn).await;
         let found: Option<WithdrawalRow> = found.optional().of("withdrawals")?;
         opened_one(&mut conn, found).await
     }
@@ -65,7 +64,7 @@ impl WithdrawalStore for PgStore {
         // A name is there once. An order would lead a server that has seen the table empty through the records in that order.
         let found: Option<WithdrawalRow> = withdrawals::table
             .filter(named)
-            .select(WithdrawalRow::as_select())
+            .select(columns_of::<WithdrawalRow>())
             .limit(1)
             .row(&mut conn)
             .await

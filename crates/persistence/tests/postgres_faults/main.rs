@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests fail by panicking")]
 
+mod callbacks;
 mod groups;
 mod kills;
 mod lines;
