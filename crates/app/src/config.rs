@@ -117,7 +117,7 @@ pub const SETTINGS: &[Setting] = &[
     open(
         "PIX_DB_GROUP",
         Some("true"),
-        "PostgreSQL: whether writes that come at the same time are sent together, and lookups, true or false.",
+        "PostgreSQL: whether writes that come at the same time are sent together, and lookups, and callbacks, true or false.",
     ),
     open("PIX_DB_GROUP_MAX", Some("256"), "PostgreSQL: at most so many writes in one group, 1 to 256."),
     open("PIX_DB_GROUPS_IN_FLIGHT", Some("2"), "PostgreSQL: at most so many groups at once, 1 to 16."),
