@@ -162,7 +162,7 @@ impl Shares {
     ) -> Self {
         let longest_wait = options.acquire_timeout;
         let lookups = Limits { at_once: grouping.lookups_in_flight, longest_wait };
-        // Callbacks wait for the disk, and one wait does for many: the other connections are for other work.
+        // They wait for the disk, and one wait does for many: neither kind has more than one connection of the workers.
         let callbacks = Limits { at_once: 1, longest_wait };
         Self {
             charges: Sharing::new(Lookups::new(reads.clone()), lookups, runtime.clone()),

@@ -54,7 +54,6 @@ impl CallbackStore for PgStore {
         let (state, due_at) = due_of(state);
         let ending = Ending {
             id: DbId(claimed.callback.id),
-            digest: DbId(claimed.callback.digest()),
             state,
             due_at,
             claimed_until: DbTime(claimed.until),

@@ -3,9 +3,9 @@
 //! Callbacks come in floods, and each is kept durably and ends durably: so those that are kept at once share a statement,
 //! and its wait for the disk, and those that end at once another one (`sharing`).
 //!
-//! Both lock rows in the order of their digests, so that two of these statements never wait for each other.
+//! Both lock rows in the order of their digests, so that two of these statements never wait for each other in a circle.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use diesel::pg::Pg;
@@ -34,17 +34,24 @@ trait Together: Shared<Asked: Sync> + Sized {
 
     /// The same; when the server refuses it, each alone, so that it is the error of those that are refused.
     async fn each(&self, rows: &[Self::Asked]) -> Vec<Answer<Self>> {
-        let error = match self.together(rows).await {
+        let mut error = match self.together(rows).await {
             Ok(found) => return found.into_iter().map(Ok).collect(),
             Err(error) => error,
         };
-        if rows.len() == 1 || !is_refusal(&error) {
-            return rows.iter().map(|_| Err(error.clone().of_write())).collect();
-        }
         let mut answers = Vec::with_capacity(rows.len());
         for row in rows.chunks(1) {
-            let found = self.together(row).await.map_err(DbError::of_write);
-            answers.push(found.and_then(|found| found.into_iter().next().ok_or_else(unanswered)));
+            // A server that isn't there is not asked for each.
+            if rows.len() == 1 || !is_refusal(&error) {
+                answers.push(Err(error.clone().of_write()));
+                continue;
+            }
+            match self.together(row).await {
+                Ok(found) => answers.extend(found.into_iter().map(Ok)),
+                Err(alone) => {
+                    answers.push(Err(alone.clone().of_write()));
+                    error = alone;
+                }
+            }
         }
         answers
     }
@@ -56,10 +63,6 @@ const fn is_refusal(error: &DbError) -> bool {
         DbError::Damaged(_) | DbError::Taken(_) | DbError::Refused(_) | DbError::Contention(_) => true,
         DbError::ReadOnly(_) | DbError::Unavailable(_) | DbError::Lost(_) => false,
     }
-}
-
-fn unanswered() -> StoreError {
-    StoreError::Unknown("a callback was not answered".to_owned())
 }
 
 /// Keeps callbacks.
@@ -76,19 +79,24 @@ impl Shared for Keeps {
     const WRITES: bool = true;
 
     async fn answer(&self, asked: Vec<CallbackRow>) -> Vec<Answer<Self>> {
-        let mut answers = Vec::with_capacity(asked.len());
-        let mut rows: Vec<(usize, CallbackRow)> = asked.into_iter().enumerate().collect();
-        rows.sort_by_key(|(place, row)| (row.digest, *place));
-        // No two of one statement may say the same: whoever repeats another one's words goes with the next.
-        while !rows.is_empty() {
-            let mut said = BTreeSet::new();
-            let (now, later): (Vec<_>, _) = rows.into_iter().partition(|(_, row)| said.insert(row.digest));
-            let (places, now): (Vec<_>, Vec<_>) = now.into_iter().unzip();
-            answers.extend(places.into_iter().zip(self.each(&now).await));
-            rows = later;
+        // Of those that wait and say the same, the first to come goes: none has been asked about before all of them came.
+        let mut said = BTreeMap::new();
+        let mut goes = Vec::with_capacity(asked.len());
+        for (place, row) in asked.iter().enumerate() {
+            let first = if row.due_at.is_some() { *said.entry(row.digest).or_insert(place) } else { place };
+            goes.push(first);
         }
-        answers.sort_by_key(|(place, _)| *place);
-        answers.into_iter().map(|(_, answer)| answer).collect()
+        let mut rows: Vec<_> =
+            asked.into_iter().enumerate().filter(|(place, _)| goes.get(*place) == Some(place)).collect();
+        rows.sort_by_key(|(place, row)| (row.digest, *place));
+        let (places, rows): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
+        let answers: BTreeMap<_, _> = places.into_iter().zip(self.each(&rows).await).collect();
+        let answer = |(place, first): (usize, &usize)| match answers.get(first) {
+            Some(Ok(kept)) => Ok(*kept && *first == place),
+            Some(Err(error)) => Err(error.clone()),
+            None => Err(StoreError::Unknown("a callback was not answered".to_owned())),
+        };
+        goes.iter().enumerate().map(answer).collect()
     }
 }
 
@@ -102,6 +110,9 @@ impl Together for Keeps {
         let mut conn = self.0.lease().await?;
         let kept = Keep(inbox).rows(&mut conn).await.of("callbacks");
         let kept: BTreeSet<DbId> = self.0.wrote(conn, kept)?.into_iter().collect();
+        if kept.len() != rows.len() {
+            return Err(DbError::Lost(format!("{} callbacks were kept, and not {}", kept.len(), rows.len())));
+        }
         Ok(rows.iter().map(|row| kept.contains(&row.id)).collect())
     }
 }
@@ -197,8 +208,6 @@ impl Query for Claim {
 pub struct Ending {
     /// Its id.
     pub id: DbId,
-    /// What it says.
-    pub digest: DbId,
     /// The name of its state now.
     pub state: &'static str,
     /// When it is due, if it waits.
@@ -222,12 +231,7 @@ impl Shared for Puts {
     const WRITES: bool = true;
 
     async fn answer(&self, asked: Vec<Ending>) -> Vec<Answer<Self>> {
-        let mut rows: Vec<(usize, Ending)> = asked.into_iter().enumerate().collect();
-        rows.sort_by_key(|(place, row)| (row.digest, *place));
-        let (places, rows): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
-        let mut answers: Vec<_> = places.into_iter().zip(self.each(&rows).await).collect();
-        answers.sort_by_key(|(place, _)| *place);
-        answers.into_iter().map(|(_, answer)| answer).collect()
+        self.each(&asked).await
     }
 }
 
@@ -260,11 +264,14 @@ struct Put(Endings);
 
 impl QueryFragment<Pg> for Put {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        out.push_sql("UPDATE callbacks AS kept SET state = ended.state, due_at = ended.due_at FROM ");
+        // Locked first: in which order an UPDATE meets its rows is the planner's to say.
+        out.push_sql("WITH held AS MATERIALIZED (SELECT kept.id, ended.state, ended.due_at FROM ");
         self.0.walk_rows(Form::Arrays, "", &mut out)?;
         push_named(" AS ended", Endings::COLUMNS, &mut out);
         out.push_sql(
-            " WHERE kept.id = ended.id AND kept.due_at = ended.claimed_until AND kept.attempts = ended.attempts",
+            " JOIN callbacks AS kept ON kept.id = ended.id AND kept.due_at = ended.claimed_until \
+             AND kept.attempts = ended.attempts ORDER BY kept.digest FOR NO KEY UPDATE OF kept) \
+             UPDATE callbacks AS t SET state = held.state, due_at = held.due_at FROM held WHERE t.id = held.id",
         );
         Ok(())
     }

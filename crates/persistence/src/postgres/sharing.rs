@@ -3,7 +3,8 @@
 //! A small statement costs the server little, and its way there and back much: two system calls and a change of process
 //! at each end, and a wait for the disk where it writes. So those that come meanwhile share their way: nobody waits on an
 //! idle store, and a lone one goes at once. While a statement is at the database, whoever comes waits in line, and the next
-//! statement takes all of the line. A further one goes beside it when it is worth its cost, or somebody has waited for long.
+//! statement takes all of the line. Where several may be at the database, a further one goes beside it when it is worth its
+//! cost, or somebody has waited for long.
 
 use std::collections::VecDeque;
 use std::fmt;

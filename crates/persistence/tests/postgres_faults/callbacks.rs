@@ -162,15 +162,29 @@ async fn of_those_that_say_the_same_one_is_kept_and_waits_longer() {
     }
     let [thrice] = own.as_slice() else { panic!("{} are kept", own.len()) };
     assert_eq!(thrice.callback.body, "thrice");
-    // Each repetition counts.
-    for (claimed, repeated) in [(&first, MANY / 3), (*thrice, MANY - MANY / 3 - 1)] {
-        let later = claimed.until.plus(Duration::from_micros(repeated.try_into().unwrap()));
-        assert_eq!(place.state(claimed).await, Some(CallbackState::Waiting(later)));
-        // So whoever began before they came doesn't end it.
-        assert_eq!(ends(place.put(claimed).await).await.unwrap(), Ok(()));
-        assert_eq!(place.state(claimed).await, Some(CallbackState::Waiting(later)));
+    // Whoever began with the first, before the others came, doesn't end it.
+    let later = Some(CallbackState::Waiting(first.until.plus(Duration::from_micros(1))));
+    assert_eq!(place.state(&first).await, later);
+    assert_eq!(ends(place.put(&first).await).await.unwrap(), Ok(()));
+    assert_eq!(place.state(&first).await, later);
+    // With the other nobody has begun before all had come.
+    assert_eq!(ends(place.put(thrice).await).await.unwrap(), Ok(()));
+    assert_eq!(place.state(thrice).await, Some(CallbackState::Ended(CallbackEnd::Learnt)));
+    // Those that don't wait are kept, whatever they say.
+    let locker = place.lock().await;
+    let says = |_| place.says("junk");
+    let junk: Vec<_> = (0..3).map(says).collect();
+    let mut kept = Vec::new();
+    for claimed in &junk {
+        let (store, callback) = (place.store.clone(), claimed.callback.clone());
+        let ended = CallbackState::Ended(CallbackEnd::Unreadable);
+        kept.push(begun(async move { CallbackStore::keep(&*store, callback, ended).await }).await);
     }
-    assert_eq!(server().psql(&place.database, "SELECT count(*) FROM callbacks").unwrap(), "2");
+    locker.batch_execute("ROLLBACK").await.unwrap();
+    for keep in kept {
+        assert_eq!(ends(keep).await.unwrap(), Ok(true));
+    }
+    assert_eq!(server().psql(&place.database, "SELECT count(*) FROM callbacks").unwrap(), "5");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -231,6 +245,39 @@ async fn callbacks_end_by_one_statement_those_alone_that_are_as_claimed() {
     for claimed in taken.iter().step_by(3) {
         assert_eq!(ends(place.put(claimed).await).await.unwrap(), Ok(()));
         assert_eq!(place.state(claimed).await, learnt);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn callbacks_end_in_the_order_of_their_digests() {
+    let place = Place::new().await;
+    let mut kept = place.kept(3).await;
+    let first = kept.remove(0);
+    kept.sort_by_key(|claimed| claimed.callback.digest());
+    let [lower, higher] = [&kept[0], &kept[1]];
+    let lock = |claimed: &ClaimedCallback, how: &str| {
+        format!("BEGIN; SELECT FROM callbacks WHERE id = '{}' FOR UPDATE {how}", claimed.callback.id)
+    };
+    let locker = place.lock().await;
+    let puts = place.put(&first).await;
+    place.wait("1").await;
+    let ended = place.put_all([higher, lower]).await;
+    let holder = session(&server().url(&place.database)).await;
+    holder.batch_execute(&lock(lower, "")).await.unwrap();
+    locker.batch_execute("ROLLBACK").await.unwrap();
+    assert_eq!(ends(puts).await.unwrap(), Ok(()));
+    place.wait("1").await;
+    // Whoever waits for the lower one has not locked the higher one.
+    let other = session(&server().url(&place.database)).await;
+    other.batch_execute(&lock(higher, "NOWAIT")).await.unwrap();
+    for session in [other, holder] {
+        session.batch_execute("ROLLBACK").await.unwrap();
+    }
+    for put in ended {
+        assert_eq!(ends(put).await.unwrap(), Ok(()));
+    }
+    for claimed in [lower, higher] {
+        assert_eq!(place.state(claimed).await, Some(CallbackState::Ended(CallbackEnd::Learnt)));
     }
 }
 
