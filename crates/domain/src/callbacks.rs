@@ -114,7 +114,8 @@ pub struct ClaimedCallback {
 pub trait CallbackStore: Send + Sync {
     /// Keeps a callback, durably. One that waits has one attempt behind it. `false`, with nothing kept, when one that said
     /// the same is waiting already: that one then waits a microsecond longer, so that whoever is working on it, and may have
-    /// asked before this one came, can't say that it ended.
+    /// asked before this one came, can't say that it ended. It needn't for one that is kept in the same step as itself: nobody
+    /// has begun by then.
     async fn keep(&self, callback: Callback, state: CallbackState) -> Result<bool, StoreError>;
 
     /// Takes up to `limit` callbacks whose time has come at `now`, most overdue first, and puts each off to `now + lease`
