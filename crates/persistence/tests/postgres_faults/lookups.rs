@@ -57,6 +57,26 @@ impl Place {
     async fn wait(&self, queries: &str) {
         until("queries wait", async || self.waiting() == queries).await;
     }
+
+    /// Looks twice; each is a query that waits for the table, as many as there may be. The second begins when the first
+    /// waits: two that come at once may be one query.
+    async fn fill(&self, looks: [(IntegratorId, ChargeId); 2]) -> [JoinHandle<Answer>; 2] {
+        let [first, second] = looks;
+        [self.query(first, "1").await, self.query(second, "2").await]
+    }
+
+    /// Looks, and again if it gave up before its query went, as it may on a busy machine; so many queries wait then.
+    async fn query(&self, (owner, id): (IntegratorId, ChargeId), queries: &str) -> JoinHandle<Answer> {
+        let mut look = self.look(owner, id);
+        let waits = async || {
+            if look.is_finished() {
+                look = self.look(owner, id);
+            }
+            self.waiting() == queries
+        };
+        until("queries wait", waits).await;
+        look
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -69,8 +89,7 @@ async fn each_of_many_lookups_finds_its_own_and_nobody_elses() {
     }
     let locker = place.lock().await;
     // Those that wait for the table are two queries; all others are in line.
-    let first = [place.look(owners[0], charges[0].id), place.look(owners[1], charges[1].id)];
-    place.wait("2").await;
+    let first = place.fill([(owners[0], charges[0].id), (owners[1], charges[1].id)]).await;
     let mut asked = Vec::new();
     for number in 0..MANY {
         let charge = &charges[number % charges.len()];
@@ -99,8 +118,7 @@ async fn a_damaged_record_is_the_error_of_those_alone_who_look_it_up() {
     let damage = format!("UPDATE charges SET state = 'SECRET' WHERE id = '{}'", damaged.id.0);
     server().psql(&place.database, &damage).unwrap();
     let locker = place.lock().await;
-    let first = [place.look(owner, whole.id), place.look(owner, whole.id)];
-    place.wait("2").await;
+    let first = place.fill([(owner, whole.id); 2]).await;
     let asked: Vec<_> =
         (0..20).map(|_| (place.look(owner, whole.id), place.look(owner, damaged.id))).collect();
     locker.batch_execute("ROLLBACK").await.unwrap();
@@ -122,15 +140,7 @@ async fn a_lookup_waits_in_line_no_longer_than_for_a_connection() {
     let owner = place.services.integrator().await;
     let charge = place.services.charge(owner, 100).await;
     let locker = place.lock().await;
-    let mut first = [place.look(owner, charge.id), place.look(owner, charge.id)];
-    // On a machine that is busy for so long, one of them may have given up before its query went.
-    let two_wait = async || {
-        for look in first.iter_mut().filter(|look| look.is_finished()) {
-            *look = place.look(owner, charge.id);
-        }
-        place.waiting() == "2"
-    };
-    until("two queries wait", two_wait).await;
+    let first = place.fill([(owner, charge.id); 2]).await;
     for late in [place.look(owner, charge.id), place.look(owner, charge.id)] {
         let busy = StoreError::Unavailable("all connections for reads are busy".to_owned());
         assert_eq!(ends(late).await.unwrap(), Err(busy));
@@ -151,8 +161,7 @@ async fn callers_who_go_away_leave_the_line_to_others() {
     let owner = place.services.integrator().await;
     let charge = place.services.charge(owner, 100).await;
     let locker = place.lock().await;
-    let first = [place.look(owner, charge.id), place.look(owner, charge.id)];
-    place.wait("2").await;
+    let first = place.fill([(owner, charge.id); 2]).await;
     let asked: Vec<_> = (0..20).map(|_| place.look(owner, charge.id)).collect();
     for gone in first.iter().chain(asked.iter().step_by(2)) {
         gone.abort();
