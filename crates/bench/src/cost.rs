@@ -16,10 +16,9 @@ use crate::report::Row;
 const STARTS: usize = 5;
 /// How long it is left alone before its idle memory is read.
 const SETTLE: Duration = Duration::from_secs(2);
-/// The long run.
-const LONG: Duration = Duration::from_mins(10);
-/// Before memory is read for the first time, of the long run.
-const LONG_WARM: Duration = Duration::from_mins(1);
+/// The long run: so many minutes, after one of warming up.
+const MINUTES: u32 = 10;
+const MINUTE: Duration = Duration::from_mins(1);
 /// How much memory may grow over the long run: by a tenth.
 const FLOOR_GROWTH: f64 = 0.9;
 
@@ -51,20 +50,20 @@ fn measure(bench: &mut Bench, store: &str, url: &str) -> anyhow::Result<()> {
 
 async fn long_run(bench: &mut Bench, gateway: &Gateway, store: &str) -> anyhow::Result<()> {
     let headers = gateway.integrator().await?;
-    let mut memory = Vec::new();
-    for (time, name) in [(LONG_WARM, "warm"), (LONG, "long")] {
-        let load =
-            Connection::several(CONNECTIONS, gateway.address, &charge_requests(name, &headers)).await?;
-        let plan = Plan { warm: Duration::ZERO, time };
+    let requests = charge_requests("long", &headers);
+    let plan = Plan { warm: Duration::ZERO, time: MINUTE };
+    let (mut memory, mut charges) = (Vec::new(), 0_u64);
+    for _ in 0..=MINUTES {
+        let load = Connection::several(CONNECTIONS, gateway.address, &requests).await?;
         let measured = crate::measure::drive(load, plan, || (), || ()).await?;
-        memory.push((memory_mib(gateway.pid())?, measured.done));
+        memory.push(memory_mib(gateway.pid())?);
+        charges = charges.saturating_add(measured.done);
     }
-    if let [(before, _), (after, done)] = memory.as_slice() {
-        let row =
-            Row::less(format!("cost: memory after ten minutes of load, {store}"), *after, *before, "MiB");
-        bench
-            .report
-            .row(row.floor(FLOOR_GROWTH).note(format!("{done} charges; the reference is after a minute")));
+    if let ([before, ..], [.., after]) = (memory.as_slice(), memory.as_slice()) {
+        let name = format!("cost: memory after ten minutes of load, {store}");
+        let each = memory.iter().map(|mib| format!("{mib:.1}")).collect::<Vec<_>>().join(", ");
+        let note = format!("{charges} charges; the reference is after a minute; MiB after each: {each}");
+        bench.report.row(Row::less(name, *after, *before, "MiB").floor(FLOOR_GROWTH).note(note));
     }
     Ok(())
 }

@@ -23,6 +23,7 @@ const FLOOR_RATE: f64 = 20.0;
 const FLOOR_P99: f64 = 10.0;
 
 /// What a run over HTTP cost and brought.
+#[derive(Clone)]
 pub struct OverHttp {
     /// What the load saw.
     pub measured: Measured,
@@ -145,16 +146,23 @@ fn compare(bench: &mut Bench, world: World, connections: u32) -> anyhow::Result<
     let rate = plain.measured.per_second();
     bench.report.row(Row::figure(format!("http: plain handler, {case}"), rate, "/s").note(plain.note()));
     for (handler, what) in [(Handler::Grouped, "settle"), (Handler::Applied, "settle, the charge at hand")] {
-        let ours = settle(bench, handler, world, connections)?;
         let name = format!("http: {what}, {case}");
         let floor = has_floor && handler == Handler::Grouped;
-        let row = Row::more(name.clone(), ours.measured.per_second(), rate, "/s").note(ours.note());
-        bench.report.row(if floor { row.floor(FLOOR_RATE) } else { row });
-        let row =
-            Row::less(format!("{name}: p99"), ours.measured.millis(0.99), plain.measured.millis(0.99), "ms");
-        bench.report.row(if floor { row.floor(FLOOR_P99) } else { row });
-        let row = Row::more(format!("{name}: of constant"), ours.measured.per_second(), limit, "/s");
-        bench.report.row(row);
+        let mut at_hand = Some(plain.clone());
+        bench.judge(|bench| {
+            let plain = at_hand
+                .take()
+                .map_or_else(|| settle(bench, Handler::Plain, world, connections), Ok)?
+                .measured;
+            let ours = settle(bench, handler, world, connections)?;
+            let (note, ours) = (ours.note(), ours.measured);
+            let rate = Row::more(name.clone(), ours.per_second(), plain.per_second(), "/s").note(note);
+            let p99 = Row::less(format!("{name}: p99"), ours.millis(0.99), plain.millis(0.99), "ms");
+            let of_constant = Row::more(format!("{name}: of constant"), ours.per_second(), limit, "/s");
+            let (rate, p99) =
+                if floor { (rate.floor(FLOOR_RATE), p99.floor(FLOOR_P99)) } else { (rate, p99) };
+            Ok(vec![rate, p99, of_constant])
+        })?;
     }
     Ok(())
 }

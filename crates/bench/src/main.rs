@@ -56,11 +56,13 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand, ValueEnum};
+use mimalloc::MiMalloc;
 use tokio::runtime::Runtime;
 
 use crate::lab::{Lab, SETTINGS, SHARED_BUFFERS_MIB};
 use crate::measure::Plan;
-use crate::report::{Report, describe_machine};
+use crate::ops::Op;
+use crate::report::{NEAR, Report, Row, TRIES, describe_machine, judged};
 
 /// Rows that a database is filled with, a slot a row: enough for the fastest run.
 const ROWS: u32 = 240_000;
@@ -79,6 +81,9 @@ struct Cli {
     /// Which parts; all of the form by default.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Part>,
+    /// Which commands of the part about the store; all of the form by default.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    ops: Vec<Op>,
     /// How long each is measured, in seconds.
     #[arg(long)]
     seconds: Option<f64>,
@@ -160,11 +165,17 @@ impl Part {
     ];
 }
 
+/// As of the gateway.
+#[global_allocator]
+static MEMORY: MiMalloc = MiMalloc;
+
 /// What every part works with.
 struct Bench {
     runtime: Runtime,
     plan: Plan,
     quick: bool,
+    /// The commands of the store that are asked for; none for all of the form.
+    ops: Vec<Op>,
     long: bool,
     rows: u32,
     most_rows: u32,
@@ -183,6 +194,14 @@ impl Bench {
         }
         let lab = Lab::start().context("PostgreSQL can't be started")?;
         Ok(self.lab.get_or_init(|| lab))
+    }
+
+    /// Adds the rows that this measures, more than once when they are near their floors.
+    fn judge(&mut self, mut measure: impl FnMut(&Self) -> anyhow::Result<Vec<Row>>) -> anyhow::Result<()> {
+        for row in judged(|| measure(self))? {
+            self.report.row(row);
+        }
+        Ok(())
     }
 
     fn run(&mut self, part: Part) -> anyhow::Result<()> {
@@ -208,6 +227,7 @@ fn measure_all(cli: &Cli) -> anyhow::Result<ExitCode> {
         runtime: Runtime::new()?,
         plan: Plan { warm: Duration::from_secs_f64(warm), time: Duration::from_secs_f64(seconds) },
         quick: cli.quick,
+        ops: cli.ops.clone(),
         long: cli.long,
         rows: if cli.quick { QUICK_ROWS } else { ROWS },
         most_rows: cli.most_rows,
@@ -225,7 +245,9 @@ fn measure_all(cli: &Cli) -> anyhow::Result<ExitCode> {
          shared_buffers={SHARED_BUFFERS_MIB}MB, {settings}"
     ));
     bench.report.machine(format!(
-        "Run: `{}`; each figure is one measurement of {seconds} s after a warm-up of {warm} s",
+        "Run: `{}`; each figure is one measurement of {seconds} s after a warm-up of {warm} s; what compares with the \
+         database, HTTP, SQLite or fewer rows and isn't above {NEAR} times its floor is measured {TRIES} times with its \
+         reference, and the middle ratio counts",
         if cli.quick { "make bench-quick" } else { "make bench" }
     ));
     let parts: Vec<Part> = match (cli.only.is_empty(), cli.quick) {

@@ -5,6 +5,7 @@
 //! text as eight hexadecimal digits: that is how the captured statement of a sample slot becomes the one of any slot.
 
 use anyhow::{Context, bail};
+use clap::ValueEnum;
 use pix_domain::charges::{Charge, DEFAULT_EXPIRES_IN, Failure, NewCharge, state as charge_state};
 use pix_domain::end_to_end::EndToEndId;
 use pix_domain::error::ApplyError;
@@ -47,7 +48,7 @@ const WITHDRAWAL: u32 = 2;
 const REFUND: u32 = 3;
 
 /// A command of the store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Op {
     /// A live charge is stored.
     Create,

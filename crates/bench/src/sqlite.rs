@@ -252,27 +252,30 @@ fn latencies(measured: &Measured) -> String {
     )
 }
 
-fn compare(bench: &mut Bench, template: &Template, clients: u32) -> anyhow::Result<()> {
-    let mut best: Option<Measured> = None;
+/// How long `found` took at the 99th percentile, which has a floor.
+fn patience(name: &str, found: &Measured) -> Row {
+    let row = Row::less(format!("{name}: p99"), found.millis(0.99), P99_MILLIS, "ms");
+    row.floor(1.0).note("the reference is the longest it may be")
+}
+
+fn compare(bench: &Bench, template: &Template, clients: u32) -> anyhow::Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    let mut reference: f64 = 0.0;
     for size in POOLS {
         let found = plain(bench, template, clients, size)?;
         let name = format!("sqlite: settle, plain pool of {size}, {clients} clients");
-        bench.report.row(Row::figure(name, found.per_second(), "/s").note(latencies(&found)));
-        if best.as_ref().is_none_or(|best| best.per_second() < found.per_second()) {
-            best = Some(found);
-        }
+        rows.push(Row::figure(name, found.per_second(), "/s").note(latencies(&found)));
+        reference = reference.max(found.per_second());
     }
-    let reference = best.map_or(0.0, |best| best.per_second());
     let found = ours(bench, template, Op::Settle, clients)?;
     let name = format!("sqlite: settle, {clients} clients");
     let row = Row::more(&name, found.per_second(), reference, "/s").note(latencies(&found));
-    let p99 = Row::less(format!("{name}: p99"), found.millis(0.99), P99_MILLIS, "ms");
-    let has_floor = clients == CLIENTS;
-    bench.report.row(if has_floor { row.floor(FLOOR_RATE) } else { row });
-    if has_floor {
-        bench.report.row(p99.floor(1.0).note("the reference is the longest it may be"));
+    if clients == CLIENTS {
+        rows.extend([row.floor(FLOOR_RATE), patience(&name, &found)]);
+    } else {
+        rows.push(row);
     }
-    Ok(())
+    Ok(rows)
 }
 
 /// The whole part.
@@ -285,19 +288,19 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
     let template = Template::new(World { wallets: 1 }, bench.rows)?;
     let counts: &[u32] = if bench.quick { &[CLIENTS] } else { &[1, 8, CLIENTS] };
     for clients in counts {
-        compare(bench, &template, *clients)?;
+        bench.judge(|bench| compare(bench, &template, *clients))?;
     }
     for op in Op::ALL.into_iter().filter(|op| *op != Op::Settle) {
         if bench.quick && op != Op::Create {
             continue;
         }
-        let found = ours(bench, &template, op, CLIENTS)?;
-        let name = format!("sqlite: {}, {CLIENTS} clients", op.name());
-        bench.report.row(Row::figure(&name, found.per_second(), "/s").note(latencies(&found)));
-        if op.writes() {
-            let row = Row::less(format!("{name}: p99"), found.millis(0.99), P99_MILLIS, "ms");
-            bench.report.row(row.floor(1.0).note("the reference is the longest it may be"));
-        }
+        bench.judge(|bench| {
+            let found = ours(bench, &template, op, CLIENTS)?;
+            let name = format!("sqlite: {}, {CLIENTS} clients", op.name());
+            let row = Row::figure(&name, found.per_second(), "/s").note(latencies(&found));
+            let writes = op.writes();
+            Ok([row].into_iter().chain(writes.then(|| patience(&name, &found))).collect())
+        })?;
     }
     Ok(())
 }

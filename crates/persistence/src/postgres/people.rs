@@ -39,6 +39,9 @@ where
     R: Personal,
     T: TryFrom<R, Error = StoreError>,
 {
+    if rows.iter().all(|row| row.locked().is_none()) {
+        return rows.into_iter().map(T::try_from).collect();
+    }
     opened_each(conn, rows).await?.into_iter().collect()
 }
 

@@ -139,18 +139,6 @@ impl ChargeRow {
         })
     }
 
-    fn ticket(&self) -> Result<Option<Ticket>, StoreError> {
-        match (&self.provider_id, &self.qrcode, &self.provider_body) {
-            (None, None, None) => Ok(None),
-            (Some(provider_id), Some(qrcode), Some(body)) => Ok(Some(Ticket {
-                provider_id: codec::provider_id("charges.provider_id", provider_id)?,
-                qrcode: qrcode.clone(),
-                body: ProviderBody(body.clone()),
-            })),
-            _ => Err(damaged("charges.provider_id", "there together with qrcode and provider_body")),
-        }
-    }
-
     fn credited(&self) -> Result<Option<Credited>, StoreError> {
         match (self.paid_at, self.paid_fee_cents, &self.first_receipt_key, self.late, self.payments) {
             (None, None, None, None, None) => Ok(None),
@@ -172,10 +160,27 @@ impl ChargeRow {
     }
 }
 
+fn ticket(
+    provider_id: Option<&String>,
+    qrcode: Option<String>,
+    body: Option<String>,
+) -> Result<Option<Ticket>, StoreError> {
+    match (provider_id, qrcode, body) {
+        (None, None, None) => Ok(None),
+        (Some(provider_id), Some(qrcode), Some(body)) => Ok(Some(Ticket {
+            provider_id: codec::provider_id("charges.provider_id", provider_id)?,
+            qrcode,
+            body: ProviderBody(body),
+        })),
+        _ => Err(damaged("charges.provider_id", "there together with qrcode and provider_body")),
+    }
+}
+
 impl TryFrom<ChargeRow> for Charge {
     type Error = StoreError;
 
     fn try_from(row: ChargeRow) -> Result<Self, StoreError> {
+        let (state, credited) = (row.state()?, row.credited()?);
         Ok(Self {
             id: ChargeId(row.id.0),
             integrator_id: IntegratorId(row.integrator_id.0),
@@ -207,9 +212,9 @@ impl TryFrom<ChargeRow> for Charge {
             postback_scope: codec::postback_scope(row.postback_all),
             metadata: codec::metadata("charges.metadata", row.metadata.as_deref())?,
             fee_version: codec::number("charges.fee_version", row.fee_version)?,
-            state: row.state()?,
-            ticket: row.ticket()?,
-            credited: row.credited()?,
+            state,
+            ticket: ticket(row.provider_id.as_ref(), row.qrcode, row.provider_body)?,
+            credited,
             refund_reserved: codec::cents("charges.refund_reserved_cents", row.refund_reserved_cents)?,
             refunded: codec::cents("charges.refunded_cents", row.refunded_cents)?,
             taken_back: codec::cents("charges.taken_back_cents", row.taken_back_cents)?,
