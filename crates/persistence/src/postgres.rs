@@ -236,6 +236,11 @@ impl PgStore {
         open::environment(url)
     }
 
+    /// Whether `url` is understood; nothing is reached for. Errors as opening it.
+    pub fn check_url(url: &str) -> Result<(), OpenError> {
+        open::is_exposed(url).map(drop)
+    }
+
     /// Whether the way to the database at `url` leads over a network, and isn't encrypted. Errors as opening it.
     pub fn is_exposed(url: &str) -> Result<bool, OpenError> {
         open::is_exposed(url)

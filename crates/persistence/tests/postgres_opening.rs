@@ -264,10 +264,14 @@ async fn a_role_without_rights_is_refused_by_what_it_may_not() {
 async fn a_database_that_would_forget_commits_or_take_none_is_refused() {
     let name = migrated().await;
     let url = server().url(&name);
-    let not_durable =
-        |setting: &str| OpenError::NotDurable { database: name.clone(), setting: setting.into() };
+    let not_durable = |value: &str| OpenError::NotDurable {
+        database: name.clone(),
+        setting: "synchronous_commit".into(),
+        value: value.into(),
+    };
     for (setting, value, expected) in [
-        ("synchronous_commit", "off", not_durable("synchronous_commit")),
+        ("synchronous_commit", "off", not_durable("off")),
+        ("synchronous_commit", "local", not_durable("local")),
         ("default_transaction_read_only", "on", OpenError::ReadOnly(name.clone())),
     ] {
         sql("postgres", &format!("ALTER DATABASE {name} SET {setting} = {value}"));
@@ -276,7 +280,7 @@ async fn a_database_that_would_forget_commits_or_take_none_is_refused() {
     }
     // The same, said in the URL.
     let asked = format!("{url}?options=-c%20synchronous_commit=off");
-    assert_eq!(refused(&asked).await, not_durable("synchronous_commit"));
+    assert_eq!(refused(&asked).await, not_durable("off"));
     PgStore::open(&url, options(false)).await.unwrap();
 }
 
@@ -287,7 +291,9 @@ async fn a_server_that_would_lose_data_in_a_crash_is_refused() {
     for setting in ["fsync", "full_page_writes"] {
         own.set(setting, "off").unwrap();
         let error = PgStore::open(&own.url("books"), options(true)).await.unwrap_err();
-        assert_eq!(error, OpenError::NotDurable { database: "books".into(), setting: setting.into() });
+        let expected =
+            OpenError::NotDurable { database: "books".into(), setting: setting.into(), value: "off".into() };
+        assert_eq!(error, expected);
         own.set(setting, "on").unwrap();
     }
     PgStore::open(&own.url("books"), options(true)).await.unwrap();

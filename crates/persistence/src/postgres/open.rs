@@ -22,9 +22,9 @@ use diesel_async::async_connection_wrapper::AsyncConnectionWrapper;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
 use thiserror::Error;
-use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 use tokio_postgres::error::SqlState;
+use tokio_postgres::{Config, SimpleQueryMessage};
 
 use super::ask::Ask;
 use super::pool::describe;
@@ -246,14 +246,16 @@ pub enum OpenError {
     ReadOnly(String),
     /// A commit there may be lost or the data damaged by a crash.
     #[error(
-        "{setting} is off for the database {database}, so that a crash could lose money: set {setting} = on for the \
+        "{setting} is {value} for the database {database}, so that a crash could lose money: set {setting} = on for the \
          server, the database and the role"
     )]
     NotDurable {
         /// The database.
         database: String,
-        /// The setting that is off.
+        /// The setting that promises too little.
         setting: String,
+        /// What it is.
+        value: String,
     },
     /// The database is another program's.
     #[error(
@@ -468,6 +470,10 @@ fn failed(config: &Config, reason: &str) -> OpenError {
     }
 }
 
+/// What is promised of a commit, and the values that are enough.
+const DURABLE: [(&str, &[&str]); 3] =
+    [("fsync", &["on"]), ("full_page_writes", &["on"]), ("synchronous_commit", &["on", "remote_apply"])];
+
 /// The settings that are looked at.
 const ASKED: [&str; 7] = [
     "server_version_num",
@@ -509,12 +515,33 @@ fn judge(config: &Config, settings: &BTreeMap<String, String>, standby: bool) ->
     if of("default_transaction_read_only") != "off" {
         return Err(OpenError::ReadOnly(name(config)));
     }
-    // Every other value of synchronous_commit waits at least for the server's own disk.
-    let off = ["fsync", "full_page_writes", "synchronous_commit"];
-    match off.into_iter().find(|setting| matches!(of(setting), "off" | "")) {
-        Some(setting) => Err(OpenError::NotDurable { database: name(config), setting: setting.to_owned() }),
-        None => Ok(()),
+    judge_durability(config, |setting| settings.get(setting).cloned())
+}
+
+/// Refuses settings under which a crash, or a promoted standby, could forget what was answered.
+///
+/// What waits for less than the disk of a synchronous standby (`local`, `remote_write`) is as `off` where one is promoted.
+fn judge_durability(config: &Config, of: impl Fn(&str) -> Option<String>) -> Result<(), OpenError> {
+    for (setting, enough) in DURABLE {
+        let value = of(setting).unwrap_or_else(|| "not told".to_owned());
+        if !enough.contains(&value.as_str()) {
+            return Err(OpenError::NotDurable { database: name(config), setting: setting.to_owned(), value });
+        }
     }
+    Ok(())
+}
+
+/// Refuses a connection whose server would forget what was answered, as it may since the program started: another server
+/// was promoted, or it came back with other settings.
+pub async fn check_durability(config: &Config, client: &tokio_postgres::Client) -> Result<(), OpenError> {
+    let asked = DURABLE.map(|(setting, _)| format!("SHOW {setting}")).join("; ");
+    let answers = client.simple_query(&asked).await.map_err(|error| failed(config, &describe(&error)))?;
+    judge_durability(config, |setting| {
+        answers.iter().find_map(|answer| match answer {
+            SimpleQueryMessage::Row(row) => row.try_get(setting).ok().flatten().map(str::to_owned),
+            _ => None,
+        })
+    })
 }
 
 fn embedded() -> Vec<Box<dyn Migration<Pg>>> {

@@ -26,7 +26,7 @@ use tokio::time::{Instant, interval, timeout};
 use tokio_postgres::Config;
 
 use super::error::DbError;
-use super::open::{Target, each_host};
+use super::open::{Target, check_durability, each_host};
 use crate::vitals::PoolUse;
 
 /// A connection out of a pool.
@@ -56,6 +56,14 @@ impl Purpose {
             Self::Money => "money",
             Self::Reads => "reads",
             Self::Workers => "workers",
+        }
+    }
+
+    /// Whether a crash that forgets what was written over such a connection could lose money.
+    const fn writes(self) -> bool {
+        match self {
+            Self::Money | Self::Workers => true,
+            Self::Reads => false,
         }
     }
 
@@ -307,6 +315,9 @@ async fn establish(
     let asked = Asked::default();
     let (driven, dropped) = oneshot::channel();
     tokio::spawn(drive(connection, asked.clone(), answer_timeout(statement_timeout), dropped));
+    if purpose.writes() {
+        check_durability(&config, &client).await.map_err(|error| error.to_string())?;
+    }
     let mut conn = AsyncPgConnection::try_from(client).await.map_err(|error| error.to_string())?;
     conn.set_instrumentation(asked);
     let told = format!("{}; SET application_name = '{name}'", purpose.settings(statement_timeout));

@@ -122,6 +122,29 @@ async fn a_server_that_is_down_or_read_only_is_unavailable_until_it_is_not() {
     }
 }
 
+/// What is answered after a crash that forgets it is lost: another server may have been promoted since the store was opened.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_server_that_comes_back_with_weaker_promises_is_not_written_to() {
+    let server = PgServer::start(Options::default()).unwrap();
+    for (setting, value) in [("fsync", "off"), ("full_page_writes", "off"), ("synchronous_commit", "local")] {
+        let place = Place::new(&server, options()).await;
+        server.set(setting, value).unwrap();
+        tokio::task::block_in_place(|| server.restart()).unwrap();
+        let said = format!("{setting} is {value} for the database {}", place.database);
+        until("it is noticed", async || match place.store.apply(place.writing()).await {
+            Err(ApplyError::Store(StoreError::Unavailable(why))) => why.contains(&said),
+            _ => false,
+        })
+        .await;
+        let undone = [place.is_unavailable().await];
+        // What is there may be read.
+        until("reads go on", async || place.store.wallet(place.owner).await.is_ok()).await;
+        server.set(setting, "on").unwrap();
+        tokio::task::block_in_place(|| server.restart()).unwrap();
+        place.works_again(&undone).await;
+    }
+}
+
 /// What a table says that finds no room, wherever in the statement that is.
 fn full(table: &str) -> String {
     format!(

@@ -328,7 +328,10 @@ mod tests {
             (Pg::NotListening(server()), (Step::Reached, false)),
             (Pg::WrongPassword { server: server(), role: "pix".into() }, (Step::Reached, false)),
             (Pg::Standby(server()), (Step::Durable, false)),
-            (Pg::NotDurable { database: database(), setting: "fsync".into() }, (Step::Durable, false)),
+            (
+                Pg::NotDurable { database: database(), setting: "fsync".into(), value: "off".into() },
+                (Step::Durable, false),
+            ),
             (Pg::Newer { database: database(), version: "9".into() }, (Step::Schema, false)),
             (Pg::Pending { database: database(), migrations: vec![] }, (Step::Schema, true)),
         ] {

@@ -21,11 +21,17 @@ fn judged(changed: &[(&str, &str)]) -> Option<OpenError> {
 #[test]
 fn a_server_is_refused_for_what_it_does_not_promise() {
     let database = || "books".to_owned();
-    let not_durable = |setting: &str| OpenError::NotDurable { database: database(), setting: setting.into() };
+    let not_durable = |setting: &str, value: &str| OpenError::NotDurable {
+        database: database(),
+        setting: setting.into(),
+        value: value.into(),
+    };
     for (changed, expected) in [
-        (("fsync", "off"), not_durable("fsync")),
-        (("full_page_writes", "off"), not_durable("full_page_writes")),
-        (("synchronous_commit", "off"), not_durable("synchronous_commit")),
+        (("fsync", "off"), not_durable("fsync", "off")),
+        (("full_page_writes", "off"), not_durable("full_page_writes", "off")),
+        (("synchronous_commit", "off"), not_durable("synchronous_commit", "off")),
+        (("synchronous_commit", "local"), not_durable("synchronous_commit", "local")),
+        (("synchronous_commit", "remote_write"), not_durable("synchronous_commit", "remote_write")),
         (("default_transaction_read_only", "on"), OpenError::ReadOnly(database())),
         (
             ("server_encoding", "SQL_ASCII"),
@@ -38,7 +44,7 @@ fn a_server_is_refused_for_what_it_does_not_promise() {
     ] {
         assert_eq!(judged(&[changed]), Some(expected));
     }
-    for value in ["on", "local", "remote_write", "remote_apply"] {
+    for value in ["on", "remote_apply"] {
         assert_eq!(judged(&[("synchronous_commit", value)]), None);
     }
     assert_eq!(judged(&[("server_version_num", "130000")]), None);
