@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -163,6 +164,8 @@ pub struct Gateway {
     _ports: [Port; 2],
     child: Option<Child>,
     log: Arc<Mutex<String>>,
+    /// Read what it writes into `log`.
+    readers: Vec<JoinHandle<()>>,
 }
 
 impl Gateway {
@@ -223,8 +226,14 @@ impl Gateway {
 
     /// Starts another node on the same database. Clients may call either with the same token.
     pub fn another_node(&self) -> anyhow::Result<Self> {
+        self.another_node_with(&[])
+    }
+
+    /// The same, with some settings of its own.
+    pub fn another_node_with(&self, own: &[(&str, &str)]) -> anyhow::Result<Self> {
         let mut settings = self.settings.clone();
         settings.push(("PIX_PUBLIC_URL".to_owned(), self.url.clone()));
+        settings.extend(own.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         let mut node = Self::serve(tempfile::tempdir()?, settings, self.program)?;
         node.simulator.clone_from(&self.simulator);
         Ok(node)
@@ -248,6 +257,7 @@ impl Gateway {
             _ports: ports,
             child: None,
             log: Arc::default(),
+            readers: Vec::new(),
         };
         gateway.run(&["serve"])?;
         Ok(gateway)
@@ -265,7 +275,7 @@ impl Gateway {
         let mut errors = child.stderr.take().context("no standard error")?;
         let mut output = BufReader::new(child.stdout.take().context("no standard output")?);
         let log = Arc::clone(&self.log);
-        std::thread::spawn(move || copy(&mut errors, &log));
+        let of_errors = std::thread::spawn(move || copy(&mut errors, &log));
         let mut line = String::new();
         while !line.contains("listening on") {
             line.clear();
@@ -274,8 +284,9 @@ impl Gateway {
             append(&self.log, line.as_bytes());
         }
         let log = Arc::clone(&self.log);
-        std::thread::spawn(move || copy(&mut output, &log));
+        let of_output = std::thread::spawn(move || copy(&mut output, &log));
         self.child = Some(child);
+        self.readers = vec![of_errors, of_output];
         Ok(())
     }
 
@@ -313,11 +324,15 @@ impl Gateway {
         Ok(self.child.as_ref().context("it is not running")?.id())
     }
 
-    /// SIGTERM, as a service manager sends it; the exit code.
+    /// SIGTERM, as a service manager sends it; the exit code. Its log is whole then.
     pub fn terminate(&mut self) -> anyhow::Result<Option<i32>> {
         let mut child = self.child.take().context("it is not running")?;
         Command::new("kill").args(["-TERM", &child.id().to_string()]).status()?;
-        Ok(child.wait()?.code())
+        let code = child.wait()?.code();
+        for reader in self.readers.drain(..) {
+            reader.join().ok().context("its log could not be read")?;
+        }
+        Ok(code)
     }
 
     /// All that it has written so far, on both outputs.

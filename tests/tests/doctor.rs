@@ -33,21 +33,19 @@ fn check<'a>(told: &'a Value, name: &str) -> &'a Value {
 }
 
 async fn a_well_node_is_said_to_be_well(database: Database) {
-    let gateway = Gateway::start(database, &[]).unwrap();
+    let beside = Gateway::start(Database::Sqlite, &[]).unwrap();
+    let provider =
+        [("PIX_PROVIDER_URL", beside.simulator.as_str()), ("PIX_PROVIDER_CLIENT_SECRET", "simulator-secret")];
+    let gateway = Gateway::start(database, &provider).unwrap();
     gateway.audit().unwrap();
-    let simulator = gateway.simulator.clone();
-    let provider = [
-        ("PIX_PROVIDER_URL", simulator.as_str()),
-        ("PIX_PROVIDER_CLIENT_SECRET", "simulator-secret"),
-        ("PIX_PUBLIC_URL", gateway.url.as_str()),
-    ];
-    let (good, told) = doctor(&gateway, &provider);
+    let (good, told) = doctor(&gateway, &[]);
     assert!(good, "{told}");
     for name in [
         "configuration",
         "database",
         "durability",
         "schema",
+        "same provider",
         "reconciler",
         "callbacks",
         "relay",
@@ -60,9 +58,11 @@ async fn a_well_node_is_said_to_be_well(database: Database) {
     ] {
         assert_eq!(check(&told, name)["status"], "ok", "{told}");
     }
-    let clock = if database == Database::Sqlite { "skipped" } else { "ok" };
-    assert_eq!(check(&told, "clock")["status"], clock, "{told}");
-    let (good, told) = doctor(&gateway, &[]);
+    let of_servers = if database == Database::Sqlite { "skipped" } else { "ok" };
+    for name in ["clock", "nodes"] {
+        assert_eq!(check(&told, name)["status"], of_servers, "{told}");
+    }
+    let (good, told) = doctor(&beside, &[]);
     assert!(good && check(&told, "provider")["status"] == "skipped", "{told}");
 }
 
@@ -93,10 +93,41 @@ async fn each_thing_that_is_broken_is_named_with_what_to_do(database: Database) 
         assert!(!good && found["status"] == "failed", "{name}: {told}");
         assert!(found["remedy"].as_str().unwrap().contains(remedy), "{found}");
     }
+    let (_, told) =
+        doctor(&gateway, &[("PIX_PROVIDER_URL", &simulator), ("PIX_PROVIDER_CLIENT_SECRET", "a")]);
+    let found = check(&told, "same provider");
+    assert!(found["status"] == "failed" && found["found"].as_str().unwrap().contains("simulated"), "{told}");
     let (good, told) = doctor(&gateway, &[("PIX_PUBLIC_URL", &nowhere)]);
     assert!(good && check(&told, "public url")["status"] == "warning", "no real provider calls back: {told}");
     let (good, told) = doctor(&gateway, &[("DATABASE_URL", &database_nowhere)]);
     assert!(!good && check(&told, "schema")["status"] == "skipped", "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_does_not_get_on_with_the_others_is_told() {
+    let gateway = Gateway::start(Database::Postgres, &[]).unwrap();
+    let others = gateway.cli(&["secrets"]).unwrap().stdout;
+    let others = String::from_utf8(others).unwrap();
+    let other =
+        |name: &str| others.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).unwrap();
+    let nodes = |settings: &[(&str, &str)]| {
+        let (good, told) = doctor(&gateway, settings);
+        assert!(good, "{told}");
+        check(&told, "nodes").clone()
+    };
+    assert_eq!(nodes(&[])["status"], "ok");
+    for name in ["PIX_TOKEN_KEYS", "PIX_PROVIDER_CALLBACK_SECRET", "PIX_POSTBACK_KEYS"] {
+        let found = nodes(&[(name, other(name))]);
+        assert_eq!(found["status"], "warning");
+        assert!(found["found"].as_str().unwrap().starts_with(&format!("{name} is not what")), "{found}");
+    }
+    // A node that is started is told the same, and is the one that the next is compared with.
+    let name = "PIX_PROVIDER_CALLBACK_SECRET";
+    let mut node = gateway.another_node_with(&[(name, other(name))]).unwrap();
+    assert_eq!(nodes(&[(name, other(name))])["status"], "ok");
+    assert_eq!(node.terminate().unwrap(), Some(0));
+    assert!(node.log().contains(&format!("{name} is not what the node had")), "{}", node.log());
+    assert_eq!(nodes(&[])["status"], "warning");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -30,6 +30,7 @@ pub mod simulator;
 pub mod uncertain;
 pub mod work;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -38,12 +39,15 @@ use serde_json::Value;
 
 /// Prints an answer in the form that was asked for.
 fn answer(json: bool, value: &Value, text: impl FnOnce() -> String) -> ExitCode {
-    if json {
-        println!("{value}");
-    } else {
-        println!("{}", text());
+    let text = if json { value.to_string() } else { text() };
+    match writeln!(std::io::stdout(), "{text}") {
+        // Whoever reads may have seen enough.
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            eprintln!("pix-gateway: the answer can't be written: {error}");
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
     }
-    ExitCode::SUCCESS
 }
 
 /// A time as operators read it: RFC 3339, UTC.

@@ -18,7 +18,7 @@ use pix_notifications::{
     AT_ONCE_BOUNDS, DelivererConfig, KEEP_DAYS_BOUNDS, PER_ENDPOINT_BOUNDS, POLL_INTERVAL_MS_BOUNDS,
     PrivateAddresses,
 };
-use pix_persistence::postgres::{Grouping, PgOptions};
+use pix_persistence::postgres::{Grouping, PgOptions, PgStore};
 use pix_settlement::{BreakerConfig, ClientTls};
 use secrecy::{ExposeSecret, SecretString};
 use thiserror::Error;
@@ -47,8 +47,20 @@ impl Setting {
 
     /// A value of it as it may be shown: of what is secret nothing, and of a URL no password.
     pub fn shown(&self, value: &str) -> String {
-        if self.secret && !value.is_empty() { MASK.to_owned() } else { without_password(value) }
+        if self.secret && !value.is_empty() {
+            return MASK.to_owned();
+        }
+        if self.env == "DATABASE_URL" && !value.is_empty() && !is_database(value) {
+            // What isn't understood may have a password anywhere.
+            return MASK.to_owned();
+        }
+        without_password(value)
     }
+}
+
+/// Whether a text is the URL of a database as it is meant to be.
+fn is_database(text: &str) -> bool {
+    text.starts_with("sqlite://") || PgStore::check_url(text).is_ok()
 }
 
 /// What is shown instead of a secret.
@@ -1690,7 +1702,18 @@ mod tests {
             "postgres://pix:hunter2@db/pix?password=hunter2",
         ] {
             let shown = of("DATABASE_URL", url);
-            assert!(!shown.contains("hunter2") && shown.contains("db"), "{shown}");
+            assert!(!shown.contains("hunter2"), "{shown}");
+        }
+        assert_eq!(of("DATABASE_URL", "postgres://pix:hunter2@db/pix"), "postgres://pix:********@db/pix");
+        assert_eq!(of("DATABASE_URL", "sqlite://data/pix.db"), "sqlite://data/pix.db");
+        for text in [
+            "host=127.0.0.1 user=pix password=hunter2 dbname=pix",
+            "pix:hunter2@h/pix",
+            "postgres//pix:hunter2@h/pix",
+            "postgresql:/pix:hunter2@h/pix",
+            "postgres://pix:hunter2/h:5/pix",
+        ] {
+            assert_eq!(of("DATABASE_URL", text), MASK);
         }
     }
 

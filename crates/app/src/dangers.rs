@@ -3,7 +3,7 @@
 //! What the database itself would do wrong (a crash that loses a commit, a standby, a schema that isn't known) is refused
 //! where it is opened; a second server on one SQLite file, and another provider than before, where `serve` begins.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use anyhow::bail;
 use pix_credentials::{KeyRing, is_guessable};
@@ -37,7 +37,26 @@ pub fn all(config: &Config, demo: bool) -> Vec<ConfigError> {
     for sentence in provider(config, demo) {
         say(Some(sentence));
     }
+    say(taken_twice(config));
     found
+}
+
+/// An address that two of the program's own listeners would take.
+fn taken_twice(config: &Config) -> Option<String> {
+    let simulator = config.provider.is_none().then_some(("PIX_SIMULATOR_LISTEN", config.simulator_listen));
+    let others = config.admin_listen.map(|listen| ("PIX_ADMIN_LISTEN", listen)).into_iter().chain(simulator);
+    let mut taken = vec![("PIX_LISTEN", config.listen)];
+    for (name, listen) in others {
+        let same = |(_, other): &&(&str, SocketAddr)| {
+            let any = listen.ip().is_unspecified() || other.ip().is_unspecified();
+            listen.port() != 0 && listen.port() == other.port() && (any || listen.ip() == other.ip())
+        };
+        if let Some((other, _)) = taken.iter().find(same) {
+            return Some(format!("{name} is {listen}, which {other} takes: give it another port"));
+        }
+        taken.push((name, listen));
+    }
+    None
 }
 
 /// What is no reason not to start, and still likely not meant.
@@ -64,6 +83,9 @@ pub fn warnings(config: &Config) -> Vec<ConfigError> {
         && PgStore::is_exposed(url.expose_secret()).unwrap_or(false)
     {
         found.push("DATABASE_URL leads to another machine without encryption, so that names, documents and keys can be read on the way: add sslmode=verify-full to it, and sslrootcert for a private authority");
+    }
+    if config.trusted_proxies.iter().any(|range| range.ends_with("/0")) {
+        found.push("PIX_TRUSTED_PROXIES trusts everybody, so that whoever calls says from where: limits by address and keys with --allow-ip hold nobody off; name the proxies alone");
     }
     if config.cors_allow_origins.iter().any(|origin| origin == "*") {
         found.push("PIX_CORS_ALLOW_ORIGINS has \"*\", which matches no origin: name each one");
@@ -186,6 +208,14 @@ mod tests {
             ),
             (&[("DATABASE_URL", "postgres://pix:hunter2@db/pix")], "`pix-gateway secrets` prints fresh ones"),
             (
+                &[("PIX_LISTEN", "0.0.0.0:8080"), ("PIX_ADMIN_LISTEN", "127.0.0.1:8080")],
+                "PIX_ADMIN_LISTEN is 127.0.0.1:8080, which PIX_LISTEN takes",
+            ),
+            (
+                &[("PIX_ADMIN_LISTEN", "127.0.0.1:9"), ("PIX_SIMULATOR_LISTEN", "127.0.0.1:9")],
+                "PIX_SIMULATOR_LISTEN is 127.0.0.1:9, which PIX_ADMIN_LISTEN takes",
+            ),
+            (
                 &[("PIX_PROVIDER_URL", "http://bank.example"), ("PIX_PROVIDER_CLIENT_SECRET", "hunter2")],
                 "PIX_PROVIDER_URL is http and not on this machine",
             ),
@@ -225,6 +255,19 @@ mod tests {
         let local =
             [("PIX_PROVIDER_URL", "http://127.0.0.1:1"), ("PIX_PROVIDER_CLIENT_SECRET", "simulator-secret")];
         assert_eq!(said(&all(&config(&local), true)), "");
+        // Of any port the system gives another one, other addresses have ports of their own, and there is no simulator.
+        for (listen, admin, simulator) in [
+            ("127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"),
+            ("127.0.0.1:8080", "127.0.0.2:8080", "127.0.0.1:8081"),
+            ("127.0.0.1:8081", "127.0.0.1:9464", "127.0.0.1:8081"),
+        ] {
+            let listens =
+                [("PIX_LISTEN", listen), ("PIX_ADMIN_LISTEN", admin), ("PIX_SIMULATOR_LISTEN", simulator)];
+            let provider = if listen == simulator { &REAL[..] } else { &[] };
+            let apart =
+                if listen.ends_with(":0") { &listens[..] } else { &[&listens[..], provider].concat() };
+            assert_eq!(said(&all(&config(apart), false)), "");
+        }
     }
 
     #[test]
@@ -235,6 +278,8 @@ mod tests {
         assert!(warned(&[("PIX_POSTBACK_ALLOW_PRIVATE", "true")]).contains("into your network"));
         assert!(warned(&[("PIX_ADMIN_LISTEN", "0.0.0.0:9464")]).contains("PIX_ADMIN_LISTEN is not loopback"));
         assert!(warned(&[("PIX_CORS_ALLOW_ORIGINS", "*")]).contains("name each one"));
+        assert!(warned(&[("PIX_TRUSTED_PROXIES", "10.0.0.0/8,::/0")]).contains("trusts everybody"));
+        assert!(!warned(&[("PIX_TRUSTED_PROXIES", "10.0.0.0/8")]).contains("trusts everybody"));
         for (url, is_told) in [
             ("postgres://pix@db.example/pix", true),
             ("postgres://pix@10.0.0.7/pix?sslmode=prefer", true),

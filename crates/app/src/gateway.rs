@@ -1,5 +1,6 @@
 //! The wiring: which adapter stands behind which port.
 
+use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +33,7 @@ use pix_simulator::SimulatorConfig;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{Level, Metadata};
-use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
@@ -59,7 +60,10 @@ pub const LOCK_ENDING: &str = ".lock";
 /// Starts the log, on standard error.
 pub fn init_logging(config: &Config) -> anyhow::Result<()> {
     let filter = log_filter(config)?;
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    // A file has no use for colours; https://no-color.org.
+    let coloured =
+        std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let lines = tracing_subscriber::fmt::layer().with_ansi(coloured).with_writer(std::io::stderr);
     let lines = if config.log_json { lines.json().boxed() } else { lines.boxed() };
     let started =
         tracing_subscriber::registry().with(filter).with(filter_fn(may_be_logged)).with(lines).try_init();
@@ -67,6 +71,14 @@ pub fn init_logging(config: &Config) -> anyhow::Result<()> {
 }
 
 fn log_filter(config: &Config) -> Result<EnvFilter, ConfigError> {
+    // A word alone is a level. It would be taken for the name of a module, of which there is none, and nothing be logged.
+    let is_level = |word: &str| word.parse::<LevelFilter>().is_ok() || word.starts_with("pix_");
+    let bare = config.log.split(',').filter(|part| !part.contains(['=', '[']));
+    if let Some(unknown) = bare.clone().find(|word| !is_level(word)) {
+        return Err(ConfigError::new(format!(
+            "PIX_LOG has \"{unknown}\", which is no level: write off, error, warn, info, debug or trace, alone or for a part as in pix_http=debug,info"
+        )));
+    }
     EnvFilter::try_new(&config.log)
         .map_err(|_error| ConfigError::new("PIX_LOG must be such as info, warn or pix_http=debug,info"))
 }
@@ -551,6 +563,26 @@ mod tests {
     use pix_persistence::sqlite::{SqliteOptions, SqliteStore};
 
     use super::*;
+    use crate::config::Source;
+
+    #[test]
+    fn a_word_that_is_no_level_would_log_nothing_and_is_refused() {
+        let filter = |log: &str| {
+            let pairs = [("PIX_LOG".to_owned(), log.to_owned())];
+            log_filter(&Config::load(&Source::read(None, pairs.into_iter()).unwrap()).unwrap())
+        };
+        for sound in ["info", "WARN", "off", "pix_http=debug,info", "warn,actix_server=error", "pix_http"] {
+            assert!(filter(sound).is_ok(), "{sound}");
+        }
+        for (wrong, says) in [
+            ("verbose", "has \"verbose\""),
+            ("info,chatty", "has \"chatty\""),
+            ("pix_http=loud", "must be such as"),
+        ] {
+            let refused = filter(wrong).unwrap_err().to_string();
+            assert!(refused.starts_with("PIX_LOG") && refused.contains(says), "{refused}");
+        }
+    }
 
     #[test]
     fn there_is_room_for_the_connections_there_may_be() {

@@ -9,9 +9,6 @@ use crate::config::Config;
 use crate::store::Store;
 use crate::system::SystemClock;
 
-/// Who acts when nothing says so.
-const NOBODY: &str = "unknown";
-
 /// The audit log, for the acts of one operator.
 pub struct Journal {
     log: AuditLog,
@@ -30,7 +27,7 @@ impl Journal {
 
     /// For whoever runs this command: `PIX_OPERATOR`, or the name of the user on this machine.
     pub fn of_user(store: &Store, config: &Config) -> anyhow::Result<Self> {
-        Self::of(store, user(config).as_deref().unwrap_or(NOBODY))
+        Self::of(store, &user(config).unwrap_or_else(of_process))
     }
 
     /// The same, when an act must bear a name.
@@ -54,6 +51,40 @@ impl Journal {
 }
 
 fn user(config: &Config) -> Option<String> {
-    let of_machine = || ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
-    config.operator.clone().or_else(of_machine).filter(|name| !name.is_empty())
+    let named = |name: &String| !name.is_empty();
+    let of_session = || ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok().filter(named));
+    config.operator.clone().filter(named).or_else(of_session)
+}
+
+/// The user that this process runs as: containers and timers often have no session that names one.
+fn of_process() -> String {
+    let uid = rustix::process::geteuid().as_raw();
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    name_of(uid, &users).unwrap_or_else(|| format!("uid {uid}"))
+}
+
+/// The name of a user in the lines of `passwd(5)`.
+fn name_of(uid: u32, users: &str) -> Option<String> {
+    let uid = uid.to_string();
+    let mut users = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    users.find_map(|fields| match fields.as_slice() {
+        [name, _, id, ..] if *id == uid && !name.is_empty() => Some((*name).to_owned()),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_without_a_session_is_named_by_its_user() {
+        let users = "root:x:0:0:root:/root:/bin/bash\nbroken\n:x:7:7::/:\npix-gateway:x:998:996::/var/lib:/usr/sbin/nologin\n";
+        assert_eq!(name_of(998, users).as_deref(), Some("pix-gateway"));
+        assert_eq!(name_of(0, users).as_deref(), Some("root"));
+        for unknown in [7, 99, 1_000] {
+            assert_eq!(name_of(unknown, users), None);
+        }
+        assert!(!of_process().is_empty());
+    }
 }

@@ -6,6 +6,7 @@ mod books;
 mod cache;
 mod cli;
 mod commands;
+mod common;
 mod compare;
 mod config;
 mod console;

@@ -4,11 +4,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 
+use pix_persistence::postgres::PgStore;
+use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 
 use super::answer;
 use crate::cli::ConfigCommand;
-use crate::config::{Config, ConfigError, Origin, SETTINGS, Setting, Source};
+use crate::config::{Config, ConfigError, Database, Origin, SETTINGS, Setting, Source};
 use crate::dangers;
 use crate::gateway;
 
@@ -38,6 +40,7 @@ fn check(
     if let Some(config) = config {
         problems.extend(dangers::all(config, false));
         problems.extend(gateway::check_log(config).err());
+        problems.extend(unreadable_url(config));
         problems.extend(config.tls.as_ref().and_then(|files| gateway::certificate(files).err()));
         warnings.extend(dangers::warnings(config));
     }
@@ -58,6 +61,13 @@ fn check(
         wrong.chain(warned).chain([end.to_owned()]).collect::<Vec<_>>().join("\n")
     });
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// A database URL that no start can do anything with. The database isn't touched.
+fn unreadable_url(config: &Config) -> Option<ConfigError> {
+    let Database::Postgres { url } = &config.database else { return None };
+    let error = PgStore::check_url(url.expose_secret()).err()?;
+    Some(ConfigError::new(format!("DATABASE_URL can't be used: {error}")))
 }
 
 /// Variables of the environment that look like settings and are none.

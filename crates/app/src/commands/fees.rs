@@ -47,7 +47,14 @@ pub async fn run(config: &Config, command: cli::Fees) -> anyhow::Result<ExitCode
                 "give at least one of --cash-in, --cash-out and --refund, such as --cash-out fixed=1.50,percent=0.99"
             );
         }
-        let detail = shown(&schedule).to_string();
+        // Which version it becomes is known afterwards.
+        let mut detail = shown(&schedule);
+        if let Some(fields) = detail.as_object_mut()
+            && let Some(version) = fields.remove("version")
+        {
+            fields.insert("in_place_of_version".to_owned(), version);
+        }
+        let detail = detail.to_string();
         Journal::of_user(&store, config)?.record(Action::FeesSet, &uuid.to_string(), &detail).await?;
         schedule.version = store.records.fees.set(id, schedule.clone(), SystemClock.now()).await?;
     }

@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use super::{integrator, key};
 use crate::admin::Admin;
 use crate::cli;
+use crate::common::Common;
 use crate::config::{Config, ProviderSettings};
 use crate::console;
 use crate::dangers;
@@ -82,6 +83,9 @@ pub async fn start(config: &Config, arguments: &cli::Serve) -> anyhow::Result<Ru
     restored::refuse_copy(&store).await?;
     let journal = Journal::of_user(&store, config)?;
     gateway::bind_provider(&store, &journal, &name, arguments.provider_changed).await?;
+    if let Some(common) = Common::of(config) {
+        common.tell(&store).await?;
+    }
     // Now that nobody else has this database, and before anybody is told of the address.
     let (config, listener) = config.clone().listening()?;
     let config = &config;
@@ -229,7 +233,7 @@ async fn print_demo(config: &Config, running: &Running) -> anyhow::Result<()> {
     );
     if let Some(simulator) = &running.simulator {
         println!(
-            "# Pay it at the simulated provider, with the pix_id that the charge was answered with:\n\n  PIX_ID=$(curl -s {url}/api/v1/charges/order-1 -H \"Authorization: Bearer $TOKEN\" | sed -n 's/.*\"pix_id\":\"\\([^\"]*\\)\".*/\\1/p')\n  curl -s -X POST {}/sim/charges/$PIX_ID/pay; echo\n\n# The balance:\n\n  curl -s -X POST {url}/v2/balance -H \"Authorization: Bearer $TOKEN\"\n",
+            "# Pay it at the simulated provider, with the pix_id that the charge was answered with:\n\n  PIX_ID=$(curl -s {url}/api/v1/charges/order-1 -H \"Authorization: Bearer $TOKEN\" | sed -n 's/.*\"pix_id\":\"\\([^\"]*\\)\".*/\\1/p')\n  curl -s -X POST {}/sim/charges/$PIX_ID/pay; echo\n\n# Ask about the payment, which the provider also tells of by itself a moment later, and for the balance:\n\n  curl -s {url}/api/v1/transactions/consult -H \"Authorization: Bearer $TOKEN\" -H 'Content-Type: application/json' \\\n    -d '{{\"external_id\": \"order-1\"}}'; echo\n  curl -s -X POST {url}/v2/balance -H \"Authorization: Bearer $TOKEN\"\n",
             simulator.base_url()
         );
     }

@@ -8,6 +8,7 @@ use pix_http::Stopping;
 use pix_notifications::Deliverer;
 
 use crate::admin::Admin;
+use crate::common::Common;
 use crate::config::Config;
 use crate::console;
 use crate::dangers;
@@ -35,6 +36,9 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     restored::refuse_copy(&store).await?;
     let journal = Journal::of_user(&store, &config)?;
     gateway::bind_provider(&store, &journal, &gateway::provider_name(settings), false).await?;
+    if let Some(common) = Common::of(&config) {
+        common.tell(&store).await?;
+    }
     let provider = gateway::provider_config(&config, settings, &config.public_url, &keys.callback_secret);
     let stopping = Stopping::default();
     let health = Health::new(store.clone(), stopping.clone());

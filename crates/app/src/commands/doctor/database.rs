@@ -9,7 +9,9 @@ use pix_persistence::{Overdue, postgres, sqlite};
 use super::Check;
 use crate::audited::Audited;
 use crate::commands::rfc3339;
+use crate::common::{self, Common};
 use crate::config::{Config, Database};
+use crate::gateway;
 use crate::meters::lag;
 use crate::proving;
 use crate::restored::{Restored, copied_at};
@@ -73,6 +75,8 @@ pub async fn look(config: &Config) -> Vec<Check> {
         durable(config, &store, now).await,
         Check::ok(Step::Schema.name(), format!("up to date, {}", store.vitals.schema_version())),
         clock(&store).await,
+        same_provider(config, &store).await,
+        nodes(config, &store).await,
     ];
     checks.extend(waiting(&store, now).await);
     checks.push(uncertain(&store).await);
@@ -160,6 +164,48 @@ async fn durable(config: &Config, store: &Store, now: Timestamp) -> Check {
             format!("a row could not be kept: {error}"),
             "look whether the disk is full or broken, and whether the database takes writes",
         ),
+    }
+}
+
+/// What is due is asked of the provider that these settings name: it must be the one where the money is.
+async fn same_provider(config: &Config, store: &Store) -> Check {
+    const NAME: &str = "same provider";
+    match gateway::refuse_another_provider(config, store).await {
+        Ok(()) => Check::ok(
+            NAME,
+            "the settings name the provider where this database's money is, or it is at none yet",
+        ),
+        Err(error) => Check::failed(
+            NAME,
+            format!("{error:#}"),
+            "correct the PIX_PROVIDER_… settings or DATABASE_URL; if the money was moved, start once with `serve --provider-changed`",
+        ),
+    }
+}
+
+/// Whether a node with these settings gets on with the others.
+async fn nodes(config: &Config, store: &Store) -> Check {
+    const NAME: &str = "nodes";
+    let Some(common) = Common::of(config) else {
+        return Check::skipped(
+            NAME,
+            if config.database.is_shared() {
+                "not all keys are configured"
+            } else {
+                "a database that is a file has one node alone"
+            },
+        );
+    };
+    match common.differing(store).await {
+        Ok(differing) if differing.is_empty() => {
+            Check::ok(NAME, "secrets and public URL are those of the node that was started last, or of none")
+        }
+        Ok(differing) => Check::warning(
+            NAME,
+            common::sentence(&differing),
+            "take what `pix-gateway secrets` printed once, and PIX_PUBLIC_URL, to every node alike",
+        ),
+        Err(error) => unanswered(NAME, &error),
     }
 }
 
