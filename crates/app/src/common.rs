@@ -23,7 +23,7 @@ const LABEL: &str = "pix-gateway node settings v1";
 pub struct Common {
     public_url: String,
     callback_secret: String,
-    /// Keys are replaced by taking a new one in beside the old one: nodes agree that have one of them in common.
+    /// The first one seals, and all of them open: nodes agree when each has the other's first one.
     token_keys: Vec<String>,
     postback_keys: Vec<String>,
 }
@@ -44,7 +44,9 @@ impl Common {
 
     /// The settings in which these differ from those.
     fn differences(&self, other: &Self) -> Vec<&'static str> {
-        let apart = |ours: &[String], theirs: &[String]| !ours.iter().any(|key| theirs.contains(key));
+        let has_first =
+            |ours: &[String], theirs: &[String]| theirs.first().is_some_and(|key| ours.contains(key));
+        let apart = |ours: &[String], theirs: &[String]| !has_first(ours, theirs) || !has_first(theirs, ours);
         let differ = [
             ("PIX_TOKEN_KEYS", apart(&self.token_keys, &other.token_keys)),
             ("PIX_PROVIDER_CALLBACK_SECRET", self.callback_secret != other.callback_secret),
@@ -121,14 +123,16 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_named_and_a_key_in_common_is_enough() {
+    fn what_differs_is_named_and_nodes_agree_that_have_each_others_first_key() {
         let ours = common("new, old", "c", "p", "https://a");
         for (other, differ) in [
             (common("new,old", "c", "p", "https://a"), &[][..]),
-            (common("old,older", "c", "p,q", "https://a"), &[]),
+            (common("old,older,new", "c", "p,q", "https://a"), &[]),
+            (common("old,older", "c", "p", "https://a"), &["PIX_TOKEN_KEYS"]),
+            (common("new", "c", "q,p", "https://a"), &["PIX_POSTBACK_KEYS"]),
             (common("older", "c", "p", "https://a"), &["PIX_TOKEN_KEYS"]),
-            (common("old", "d", "p", "https://a"), &["PIX_PROVIDER_CALLBACK_SECRET"]),
-            (common("old", "c", "q", "https://b"), &["PIX_POSTBACK_KEYS", "PIX_PUBLIC_URL"]),
+            (common("new", "d", "p", "https://a"), &["PIX_PROVIDER_CALLBACK_SECRET"]),
+            (common("new", "c", "q", "https://b"), &["PIX_POSTBACK_KEYS", "PIX_PUBLIC_URL"]),
         ] {
             assert_eq!(ours.differences(&other), differ);
         }

@@ -87,6 +87,8 @@ struct State {
     cuts: usize,
     accepted: usize,
     held: bool,
+    /// So many bytes of answers still pass before the line hangs.
+    left: Option<usize>,
     refusing: bool,
     ended: bool,
     /// How often all connections were closed: one that is being made belongs to those before.
@@ -180,9 +182,16 @@ impl CutProxy {
         self.shared.state().held = true;
     }
 
+    /// Lets the line hang as [`CutProxy::stop_forwarding`] does, when so many more bytes of answers have passed.
+    pub fn stop_after(&self, bytes: usize) {
+        self.shared.state().left = Some(bytes);
+    }
+
     /// Lets everything pass again, beginning with what was held.
     pub fn resume(&self) {
-        self.shared.state().held = false;
+        let mut state = self.shared.state();
+        (state.held, state.left) = (false, None);
+        drop(state);
         self.shared.changed.notify_all();
     }
 
@@ -268,6 +277,18 @@ impl Shared {
         let waited = self.changed.wait_while(state, |state| state.held && !line.is_closed());
         drop(waited.unwrap_or_else(PoisonError::into_inner));
         !line.is_closed()
+    }
+
+    /// How many of so many bytes of an answer pass at once: all, but where the line is about to hang.
+    fn take(&self, bytes: usize) -> usize {
+        let mut state = self.state();
+        let Some(left) = &mut state.left else { return bytes };
+        let taken = bytes.min(*left);
+        *left -= taken;
+        if *left == 0 {
+            (state.held, state.left) = (true, None);
+        }
+        taken
     }
 
     /// Closes a connection, and wakes what waits for it.

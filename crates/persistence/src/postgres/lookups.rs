@@ -17,11 +17,12 @@ use diesel_async::AsyncPgConnection;
 use pix_domain::charges::Charge;
 use pix_domain::error::StoreError;
 use pix_domain::withdrawals::Withdrawal;
+use tokio::time::timeout;
 
 use super::ask::Ask;
 use super::error::Of;
 use super::people::opened_each;
-use super::pool::Connections;
+use super::pool::{Conn, Connections};
 use super::sharing::{Answer, Shared};
 use super::written::{Columns, columns_of};
 use crate::codec::{DbId, Id};
@@ -107,6 +108,9 @@ macro_rules! kept {
 kept!(ChargeRow, Charge, "charges");
 kept!(WithdrawalRow, Withdrawal, "withdrawals");
 
+/// What is there of some keys.
+type Found<R> = BTreeMap<Key, Result<<R as Kept>::Record, StoreError>>;
+
 /// The lookups of one kind of record.
 #[derive(Debug)]
 pub struct Lookups<R: Kept> {
@@ -120,13 +124,22 @@ impl<R: Kept> Lookups<R> {
         Self { reads, kind: PhantomData }
     }
 
-    /// What is there of these keys.
-    async fn load(&self, keys: &[Key]) -> Result<BTreeMap<Key, Result<R::Record, StoreError>>, StoreError> {
+    /// What is there of these keys. Others wait for it: one whose answer stops halfway is given up, with its connection.
+    async fn load(&self, keys: &[Key]) -> Result<Found<R>, StoreError> {
         let mut conn = self.reads.get().await?;
+        let limit = self.reads.answer_timeout();
+        if let Ok(found) = timeout(limit, Self::read(&mut conn, keys)).await {
+            return found;
+        }
+        drop(Conn::take(conn));
+        Err(StoreError::Unavailable(format!("no whole answer within {} ms", limit.as_millis())))
+    }
+
+    async fn read(conn: &mut Conn, keys: &[Key]) -> Result<Found<R>, StoreError> {
         let (owners, ids) = keys.iter().copied().unzip();
-        let rows = R::load(&mut conn, owners, ids).await.of(R::TABLE)?;
+        let rows = R::load(conn, owners, ids).await.of(R::TABLE)?;
         let found: Vec<Key> = rows.iter().map(Kept::key).collect();
-        let records = opened_each(&mut conn, rows).await?;
+        let records = opened_each(conn, rows).await?;
         Ok(found.into_iter().zip(records).collect())
     }
 }

@@ -470,9 +470,12 @@ fn failed(config: &Config, reason: &str) -> OpenError {
     }
 }
 
+/// The setting of what a commit waits for.
+const FLUSH: &str = "synchronous_commit";
+
 /// What is promised of a commit, and the values that are enough.
 const DURABLE: [(&str, &[&str]); 3] =
-    [("fsync", &["on"]), ("full_page_writes", &["on"]), ("synchronous_commit", &["on", "remote_apply"])];
+    [("fsync", &["on"]), ("full_page_writes", &["on"]), (FLUSH, &["on", "remote_apply"])];
 
 /// The settings that are looked at.
 const ASKED: [&str; 7] = [
@@ -532,16 +535,18 @@ fn judge_durability(config: &Config, of: impl Fn(&str) -> Option<String>) -> Res
 }
 
 /// Refuses a connection whose server would forget what was answered, as it may since the program started: another server
-/// was promoted, or it came back with other settings.
-pub async fn check_durability(config: &Config, client: &tokio_postgres::Client) -> Result<(), OpenError> {
+/// was promoted, or it came back with other settings. What it has of `synchronous_commit`.
+pub async fn check_durability(config: &Config, client: &tokio_postgres::Client) -> Result<String, OpenError> {
     let asked = DURABLE.map(|(setting, _)| format!("SHOW {setting}")).join("; ");
     let answers = client.simple_query(&asked).await.map_err(|error| failed(config, &describe(&error)))?;
-    judge_durability(config, |setting| {
+    let of = |setting: &str| {
         answers.iter().find_map(|answer| match answer {
             SimpleQueryMessage::Row(row) => row.try_get(setting).ok().flatten().map(str::to_owned),
             _ => None,
         })
-    })
+    };
+    judge_durability(config, of)?;
+    Ok(of(FLUSH).unwrap_or_else(|| "on".to_owned()))
 }
 
 fn embedded() -> Vec<Box<dyn Migration<Pg>>> {

@@ -26,7 +26,7 @@ use tokio::time::{Instant, interval, timeout};
 use tokio_postgres::Config;
 
 use super::error::DbError;
-use super::open::{Target, check_durability, each_host};
+use super::open::{OpenError, Target, check_durability, each_host};
 use crate::vitals::PoolUse;
 
 /// A connection out of a pool.
@@ -73,13 +73,17 @@ impl Purpose {
     /// and never by what the tables' statistics say today. The workers' find theirs by key or in the order of an index;
     /// their tables fill and empty all day, so the statistics are wrong most of the time. Nor is the plan one for the
     /// values at hand: of an integrator that the statistics don't know yet, all its rows look as few as one.
-    fn settings(self, statement_timeout: Duration) -> String {
+    fn settings(self, statement_timeout: Duration, flush: Option<&str>) -> String {
         let timeout = statement_timeout.as_millis();
         let common = format!(
             "SET statement_timeout = {timeout}; SET lock_timeout = {timeout}; \
              SET idle_in_transaction_session_timeout = {timeout}; SET jit = off; \
              SET default_transaction_isolation = 'read committed'"
         );
+        let common = match flush {
+            Some(value) => format!("{common}; SET synchronous_commit = '{value}'"),
+            None => common,
+        };
         match self {
             Self::Money | Self::Workers => format!(
                 "{common}; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; \
@@ -96,7 +100,7 @@ impl Purpose {
 pub struct Session {
     conn: AsyncPgConnection,
     name: String,
-    era: u64,
+    ages: Ages,
     /// Ends the driving of the connection when this is dropped.
     _driven: oneshot::Sender<()>,
 }
@@ -126,7 +130,25 @@ impl DerefMut for Session {
 #[derive(Debug, Clone, Default)]
 pub struct Servers(Arc<Known>);
 
+/// What a connection is as old as.
+#[derive(Debug, Clone, Copy)]
+struct Ages {
+    era: u64,
+    trust: u64,
+}
+
 impl Servers {
+    fn ages(&self) -> Ages {
+        Ages { era: self.0.era.load(Ordering::SeqCst), trust: self.0.trust.load(Ordering::SeqCst) }
+    }
+
+    /// Nothing is written any more over connections that are as old: their server could forget it.
+    fn distrust(&self, ages: Ages) {
+        let next = ages.trust.wrapping_add(1);
+        // Another one may have said so before.
+        let _ = self.0.trust.compare_exchange(ages.trust, next, Ordering::SeqCst, Ordering::SeqCst);
+    }
+
     /// Ends the era of a connection to the wrong server. It was ended before where this is `false`, by another one: what
     /// was made since is not as old.
     fn leave(&self, era: u64) -> bool {
@@ -143,6 +165,8 @@ impl Servers {
 struct Known {
     /// How often a server was met that takes no writes: connections that were made before lead to the wrong one.
     era: AtomicU64,
+    /// How often a server was met that could forget what it commits: connections that were made before write no more.
+    trust: AtomicU64,
     /// The host that gave the last connection: the next one is asked for there first.
     host: AtomicUsize,
 }
@@ -170,8 +194,12 @@ impl managed::Manager for Manager {
         if session.conn.is_broken() {
             return Err(RecycleError::message("the connection is broken"));
         }
-        if session.era != self.servers.0.era.load(Ordering::SeqCst) {
+        let now = self.servers.ages();
+        if session.ages.era != now.era {
             return Err(RecycleError::message("the server is no longer the one that writes"));
+        }
+        if self.purpose.writes() && session.ages.trust != now.trust {
+            return Err(RecycleError::message("the server could forget what it commits"));
         }
         Ok(())
     }
@@ -183,6 +211,7 @@ pub struct Connections {
     purpose: Purpose,
     pool: Pool<Manager>,
     servers: Servers,
+    answer_timeout: Duration,
 }
 
 impl fmt::Debug for Connections {
@@ -191,6 +220,7 @@ impl fmt::Debug for Connections {
             .field("purpose", &self.purpose)
             .field("pool", &self.pool.status())
             .field("servers", &self.servers)
+            .field("answer_timeout", &self.answer_timeout)
             .finish()
     }
 }
@@ -226,7 +256,12 @@ impl Connections {
             .runtime(Runtime::Tokio1)
             .build()
             .map_err(|error| error.to_string())?;
-        Ok(Self { purpose, pool, servers })
+        Ok(Self { purpose, pool, servers, answer_timeout: answer_timeout(statement_timeout) })
+    }
+
+    /// How long is waited for a whole answer.
+    pub const fn answer_timeout(&self) -> Duration {
+        self.answer_timeout
     }
 
     /// A connection.
@@ -261,7 +296,7 @@ impl Connections {
     /// Nobody uses a connection again that is as old as this one, of this pool and of the store's others: they lead to a
     /// server that is no longer the right one. It is looked for anew, from the first host on.
     pub fn forget(&self, session: &Session) {
-        if self.servers.leave(session.era) {
+        if self.servers.leave(session.ages.era) {
             self.pool.retain(|_, _| false);
         }
     }
@@ -281,31 +316,51 @@ async fn connect(
 ) -> Result<Session, String> {
     // The library's own limit ends when the other end has taken the connection.
     let limit = target.config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
-    let era = servers.0.era.load(Ordering::SeqCst);
+    let ages = servers.ages();
     let mut hosts: Vec<(usize, Config)> = each_host(&target.config).into_iter().enumerate().collect();
     let first = servers.0.host.load(Ordering::SeqCst);
     hosts.sort_by_key(|(place, _)| *place != first);
-    let mut refused = String::new();
+    let mut refused = Refused::from(String::new());
     for (place, config) in hosts {
         let one = Target { config, connector: target.connector.clone() };
-        match timeout(limit, establish(one, purpose, statement_timeout, era)).await {
+        match timeout(limit, establish(one, purpose, statement_timeout, ages)).await {
             Ok(Ok(session)) => {
                 servers.0.host.store(place, Ordering::SeqCst);
                 return Ok(session);
             }
-            Ok(Err(why)) => refused = why,
-            Err(_elapsed) => refused = format!("no connection within {} ms", limit.as_millis()),
+            // What a weak server is refused for is told, whatever the others say.
+            Ok(Err(again)) if !refused.is_weak || again.is_weak => refused = again,
+            Err(_elapsed) if !refused.is_weak => {
+                refused = format!("no connection within {} ms", limit.as_millis()).into();
+            }
+            Ok(Err(_)) | Err(_) => {}
         }
     }
-    Err(refused)
+    if refused.is_weak {
+        servers.distrust(ages);
+    }
+    Err(refused.why)
+}
+
+/// Why there is no connection.
+struct Refused {
+    why: String,
+    /// Because the server could forget a commit.
+    is_weak: bool,
+}
+
+impl From<String> for Refused {
+    fn from(why: String) -> Self {
+        Self { why, is_weak: false }
+    }
 }
 
 async fn establish(
     target: Target,
     purpose: Purpose,
     statement_timeout: Duration,
-    era: u64,
-) -> Result<Session, String> {
+    ages: Ages,
+) -> Result<Session, Refused> {
     let mut number = [0_u8; 8];
     getrandom::fill(&mut number).map_err(|error| error.to_string())?;
     let name = format!("pix-gateway {} {:016x}", purpose.as_str(), u64::from_be_bytes(number));
@@ -315,14 +370,21 @@ async fn establish(
     let asked = Asked::default();
     let (driven, dropped) = oneshot::channel();
     tokio::spawn(drive(connection, asked.clone(), answer_timeout(statement_timeout), dropped));
-    if purpose.writes() {
-        check_durability(&config, &client).await.map_err(|error| error.to_string())?;
-    }
+    let flush = if purpose.writes() {
+        let checked = check_durability(&config, &client).await;
+        Some(checked.map_err(|error| Refused {
+            is_weak: matches!(error, OpenError::NotDurable { .. }),
+            why: error.to_string(),
+        })?)
+    } else {
+        None
+    };
     let mut conn = AsyncPgConnection::try_from(client).await.map_err(|error| error.to_string())?;
     conn.set_instrumentation(asked);
-    let told = format!("{}; SET application_name = '{name}'", purpose.settings(statement_timeout));
+    let told =
+        format!("{}; SET application_name = '{name}'", purpose.settings(statement_timeout, flush.as_deref()));
     conn.batch_execute(&told).await.map_err(|error| error.to_string())?;
-    Ok(Session { conn, name, era, _driven: driven })
+    Ok(Session { conn, name, ages, _driven: driven })
 }
 
 /// Since when a server owes an answer.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use pix_conformance::Services;
 use pix_conformance::builders::{key, next, report, some_fees, ticket};
 use pix_domain::charges::state as charge_state;
+use pix_domain::charges::store::ChargeStore;
 use pix_domain::error::{ApplyError, StoreError, UniqueKey};
 use pix_domain::follow_up::FollowUpStore;
 use pix_domain::ids::IntegratorId;
@@ -295,6 +296,26 @@ async fn a_line_that_hangs_is_answered_for_and_comes_back() {
         until("reads", async || place.store.wallet(place.owner).await.is_ok()).await;
         until("work", async || place.store.claim(Timestamp::from_micros(0), PATIENCE, 1).await.is_ok()).await;
         assert_books_are_clean(&place.store).await;
+    }
+}
+
+/// A lookup's answer, on which others wait: what has begun to come need not come to its end.
+#[tokio::test]
+async fn an_answer_that_stops_halfway_is_given_up() {
+    let short = Duration::from_millis(300);
+    let place = Place::new(PgOptions { statement_timeout: short, connect_timeout: short, ..options() }).await;
+    let charge = place.services.charge(place.owner, 100).await;
+    let look = async || ends(ChargeStore::find(&*place.store, place.owner, charge.id)).await;
+    for _ in 0..3 {
+        // It is prepared now.
+        assert_eq!(look().await, Ok(Some(charge.clone())));
+        place.line.stop_after(100);
+        for _ in 0..3 {
+            let answer = look().await;
+            assert!(matches!(answer, Err(StoreError::Unavailable(_))), "{answer:?}");
+        }
+        place.line.resume();
+        until("reads", async || look().await.is_ok()).await;
     }
 }
 

@@ -7,14 +7,17 @@ use std::time::Duration;
 use pix_conformance::Services;
 use pix_domain::callbacks::{Callback, CallbackState, CallbackStore};
 use pix_domain::error::{ApplyError, StoreError};
+use pix_domain::follow_up::FollowUpStore;
 use pix_domain::ids::IntegratorId;
+use pix_domain::time::Timestamp;
 use pix_domain::transition::{Transition, TransitionStore};
 use pix_domain::wallet::store::WalletStore;
 use pix_persistence::postgres::{PgOptions, PgStore};
 use pix_pg_server::{Options, PgServer, StopMode};
 
 use super::support::{
-    assert_books_are_clean, database, ends, happened, mark, open, options, server, services, session, until,
+    PATIENCE, assert_books_are_clean, database, ends, happened, mark, open, options, server, services,
+    session, until,
 };
 
 struct Place<'a> {
@@ -143,6 +146,37 @@ async fn a_server_that_comes_back_with_weaker_promises_is_not_written_to() {
         tokio::task::block_in_place(|| server.restart()).unwrap();
         place.works_again(&undone).await;
     }
+}
+
+/// A reload reaches connections that there are. What a commit waits for they keep; and when a new one is refused, they write
+/// no more either.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_server_that_is_told_to_promise_less_is_not_written_to_over_connections_from_before() {
+    let server = PgServer::start(Options::default()).unwrap();
+    let (statement_timeout, resolve_timeout) = (Duration::from_millis(300), Duration::from_millis(300));
+    let place = Place::new(&server, PgOptions { statement_timeout, resolve_timeout, ..options() }).await;
+    // Nobody is such a standby: who waits for it is not answered.
+    server.set("synchronous_commit", "local").unwrap();
+    server.set("synchronous_standby_names", "nobody").unwrap();
+    until("commits wait for a standby still", async || {
+        let answer = ends(place.store.apply(place.writing())).await;
+        matches!(answer, Err(ApplyError::Store(StoreError::Unknown(_))))
+    })
+    .await;
+    server
+        .psql("postgres", "SET synchronous_commit = local; ALTER SYSTEM RESET synchronous_standby_names")
+        .unwrap();
+    server.set("synchronous_commit", "on").unwrap();
+    place.works_again(&[]).await;
+
+    server.set("fsync", "off").unwrap();
+    let claimed = FollowUpStore::claim(&*place.store, Timestamp::from_micros(0), PATIENCE, 1).await;
+    assert!(matches!(claimed, Err(StoreError::Unavailable(_))), "{claimed:?}");
+    let written = place.store.apply(place.writing()).await;
+    assert_unavailable(&written);
+    assert!(place.store.wallet(place.owner).await.is_ok(), "what is there may be read");
+    server.set("fsync", "on").unwrap();
+    place.works_again(&[]).await;
 }
 
 /// What a table says that finds no room, wherever in the statement that is.

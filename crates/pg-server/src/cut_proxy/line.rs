@@ -98,8 +98,14 @@ impl Line {
                 }
                 continue;
             }
-            let passes = shared.pass(self) && !bytes.is_empty();
-            if !passes || (&self.client).write_all(bytes).is_err() {
+            let mut passes = shared.pass(self) && !bytes.is_empty();
+            let mut rest = bytes;
+            while passes && !rest.is_empty() {
+                let (now, later) = rest.split_at(shared.take(rest.len()));
+                rest = later;
+                passes = (&self.client).write_all(now).is_ok() && (rest.is_empty() || shared.pass(self));
+            }
+            if !passes {
                 return shared.close(self);
             }
         }
