@@ -59,7 +59,7 @@ async fn a_well_node_is_said_to_be_well(database: Database) {
         assert_eq!(check(&told, name)["status"], "ok", "{told}");
     }
     let of_servers = if database == Database::Sqlite { "skipped" } else { "ok" };
-    for name in ["clock", "nodes"] {
+    for name in ["clock", "connections", "nodes"] {
         assert_eq!(check(&told, name)["status"], of_servers, "{told}");
     }
     let (good, told) = doctor(&beside, &[]);
@@ -128,6 +128,24 @@ async fn a_node_that_does_not_get_on_with_the_others_is_told() {
     assert_eq!(node.terminate().unwrap(), Some(0));
     assert!(node.log().contains(&format!("{name} is not what the node had")), "{}", node.log());
     assert_eq!(nodes(&[])["status"], "warning");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_without_room_for_all_connections_of_a_node_is_told() {
+    let gateway = Gateway::start(Database::Postgres, &[]).unwrap();
+    let name = gateway.database_name().unwrap();
+    let allow = |limit: u32| {
+        let alter = format!("ALTER DATABASE \"{name}\" CONNECTION LIMIT {limit}");
+        pix_pg_server::shared().unwrap().psql("postgres", &alter).unwrap();
+        let (good, told) = doctor(&gateway, &[]);
+        assert!(good, "{told}");
+        check(&told, "connections").clone()
+    };
+    let found = allow(18);
+    assert_eq!(found["status"], "warning");
+    assert_eq!(found["found"], "this node takes up to 19 of the 18 that the server gives");
+    assert!(found["remedy"].as_str().unwrap().contains("max_connections"), "{found}");
+    assert_eq!(allow(19)["status"], "ok");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

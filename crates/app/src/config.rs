@@ -263,7 +263,7 @@ pub const SETTINGS: &[Setting] = &[
     open(
         "PIX_REQUESTS_AT_ONCE_PER_KEY",
         None,
-        "How many of those one key can have at once, or one address without a valid token, 1 to 65536; half of PIX_REQUESTS_AT_ONCE by default.",
+        "How many of those one key can have at once, or one address without a valid token, 1 to PIX_REQUESTS_AT_ONCE; half of them by default.",
     ),
     open(
         "PIX_SIGN_INS_AT_ONCE",
@@ -283,7 +283,7 @@ pub const SETTINGS: &[Setting] = &[
     open(
         "PIX_CONNECTIONS_PER_IP",
         Some("256"),
-        "How many of them are of one client IP that is no trusted proxy, 1 to 1000000.",
+        "How many of them are of one client IP that is no trusted proxy, 1 to PIX_CONNECTIONS.",
     ),
     open(
         "PIX_HEAD_DEADLINE_MS",
@@ -877,14 +877,21 @@ impl Source {
         let text = std::fs::read_to_string(path)
             .map_err(|error| ConfigError(format!("the configuration file {shown} can't be read: {error}")))?;
         let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
-            ConfigError(format!("the configuration file {shown} is not valid TOML: {}", error.message()))
+            // The line itself is not shown: it may hold a secret.
+            let before = error.span().and_then(|span| text.get(..span.start));
+            let place =
+                before.map(|before| format!(" in line {}", before.split('\n').count())).unwrap_or_default();
+            ConfigError(format!(
+                "the configuration file {shown} is not valid TOML{place}: {}",
+                error.message()
+            ))
         })?;
         for (key, value) in table {
             let Some(setting) = SETTINGS.iter().find(|setting| setting.toml_key() == key) else {
-                let known: Vec<_> = SETTINGS.iter().map(Setting::toml_key).collect();
-                let known = known.join(", ");
-                problems
-                    .push(ConfigError(format!("{shown}: there is no setting \"{key}\"; there are {known}")));
+                problems.push(ConfigError(format!(
+                    "{shown}: there is no setting \"{key}\"; the nearest is \"{}\", and `pix-gateway --help` lists all",
+                    nearest(&key)
+                )));
                 continue;
             };
             let value = match value {
@@ -911,6 +918,11 @@ impl Source {
             .or(default)
             .filter(|text| !text.is_empty())
             .map(str::to_owned)
+    }
+
+    /// Whether somebody has set it.
+    fn is_set(&self, env: &str) -> bool {
+        self.values.get(env).is_some_and(|(value, _)| !value.is_empty())
     }
 
     /// What the file holds that a setting names.
@@ -1101,7 +1113,7 @@ fn database(source: &Source) -> Result<Database, ConfigError> {
     if url.starts_with("postgres://") || url.starts_with("postgresql://") {
         return Ok(Database::Postgres { url: url.into() });
     }
-    let is_default = source.values.get("DATABASE_URL").is_none_or(|(url, _)| url.is_empty());
+    let is_default = !source.is_set("DATABASE_URL");
     match url.strip_prefix("sqlite://").filter(|path| !path.is_empty()) {
         Some(path) => Ok(Database::Sqlite { path: PathBuf::from(path), is_default }),
         // Not shown: a database URL may hold a password.
@@ -1114,6 +1126,7 @@ fn database(source: &Source) -> Result<Database, ConfigError> {
 fn overload(source: &Source) -> Result<OverloadSettings, ConfigError> {
     const KEY: &str = "PIX_RATE_KEY_PER_MINUTE";
     const PER_KEY: &str = "PIX_REQUESTS_AT_ONCE_PER_KEY";
+    const PER_IP: &str = "PIX_CONNECTIONS_PER_IP";
     let key_per_minute = match source.text(KEY) {
         Some(_) => {
             let least = source.number("PIX_RATE_API_PER_MINUTE", 1, 10_000_000)?;
@@ -1127,19 +1140,23 @@ fn overload(source: &Source) -> Result<OverloadSettings, ConfigError> {
     let count = |env, least, most| {
         Ok::<_, ConfigError>(usize::try_from(source.number(env, least, most)?).unwrap_or(usize::MAX))
     };
+    let requests_at_once = count("PIX_REQUESTS_AT_ONCE", 1, 65_536)?;
+    let connections = source.number("PIX_CONNECTIONS", 16, 1_000_000)?;
+    // Its default holds where there are fewer of all.
+    let of_one_ip = if source.is_set(PER_IP) { connections } else { 1_000_000 };
     Ok(OverloadSettings {
         rate_key_per_minute: key_per_minute,
         rate_buckets: u32::try_from(source.number("PIX_RATE_BUCKETS", 1_000, 10_000_000)?).unwrap_or(1_000),
         rate_store: store.map_err(|refused| ConfigError(format!("PIX_RATE_STORE {}", refused.problem)))?,
-        requests_at_once: count("PIX_REQUESTS_AT_ONCE", 1, 65_536)?,
+        requests_at_once,
         requests_at_once_per_key: match source.text(PER_KEY) {
-            Some(_) => Some(count(PER_KEY, 1, 65_536)?),
+            Some(_) => Some(count(PER_KEY, 1, u64::try_from(requests_at_once).unwrap_or(u64::MAX))?),
             None => None,
         },
         sign_ins_at_once: count("PIX_SIGN_INS_AT_ONCE", 1, 65_536)?,
         pay_streams: count("PIX_PAY_STREAMS", 1, 65_536)?,
-        connections: count("PIX_CONNECTIONS", 16, 1_000_000)?,
-        connections_per_ip: count("PIX_CONNECTIONS_PER_IP", 1, 1_000_000)?,
+        connections: usize::try_from(connections).unwrap_or(usize::MAX),
+        connections_per_ip: count(PER_IP, 1, of_one_ip)?,
         head_deadline: source.millis("PIX_HEAD_DEADLINE_MS", 100, 60_000)?,
         keep_alive: source.millis("PIX_KEEP_ALIVE_MS", 1_000, 300_000)?,
         unread_deadline: source.millis("PIX_UNREAD_DEADLINE_MS", 1_000, 60_000)?,
@@ -1397,6 +1414,12 @@ fn trusted_proxies(source: &Source) -> Result<Vec<String>, ConfigError> {
     Ok(proxies)
 }
 
+/// The setting whose name in the file is most like this one.
+fn nearest(key: &str) -> String {
+    let like = |name: &String| strsim::damerau_levenshtein(name, key);
+    SETTINGS.iter().map(Setting::toml_key).min_by_key(like).unwrap_or_default()
+}
+
 /// The table of settings, for `--help`.
 pub fn help() -> String {
     let mut text = String::from(
@@ -1467,11 +1490,11 @@ mod tests {
             ("PIX_RATE_STORE", "rediss://:hunter2@cache", "redis://:PASSWORD@HOST:6379/0"),
             ("PIX_RATE_STORE_TIMEOUT_MS", "0", "from 1 to 1000"),
             ("PIX_REQUESTS_AT_ONCE", "65537", "from 1 to 65536"),
-            ("PIX_REQUESTS_AT_ONCE_PER_KEY", "0", "from 1 to 65536"),
+            ("PIX_REQUESTS_AT_ONCE_PER_KEY", "1025", "from 1 to 1024"),
             ("PIX_SIGN_INS_AT_ONCE", "0", "from 1 to 65536"),
             ("PIX_PAY_STREAMS", "0", "from 1 to 65536"),
             ("PIX_CONNECTIONS", "15", "from 16 to 1000000"),
-            ("PIX_CONNECTIONS_PER_IP", "0", "from 1 to 1000000"),
+            ("PIX_CONNECTIONS_PER_IP", "8193", "from 1 to 8192"),
             ("PIX_HEAD_DEADLINE_MS", "99", "from 100 to 60000"),
             ("PIX_KEEP_ALIVE_MS", "15", "from 1000 to 300000"),
             ("PIX_UNREAD_DEADLINE_MS", "60001", "from 1000 to 60000"),
@@ -1533,7 +1556,20 @@ mod tests {
         assert_eq!((config.listen.port(), config.token_ttl.as_secs()), (2, 120));
         std::fs::write(&path, "lisen = \"127.0.0.1:1\"\n").unwrap();
         let refused = Source::read(Some(&path), environment()).err().unwrap().to_string();
-        assert!(refused.contains("\"lisen\"") && refused.contains("listen"), "{refused}");
+        assert!(refused.contains("no setting \"lisen\"; the nearest is \"listen\""), "{refused}");
+        std::fs::write(&path, "listen = \"127.0.0.1:1\"\nprovider_client_secret = hunter2\n").unwrap();
+        let refused = Source::read(Some(&path), environment()).err().unwrap().to_string();
+        assert!(refused.contains("not valid TOML in line 2") && !refused.contains("hunter2"), "{refused}");
+    }
+
+    #[test]
+    fn the_share_of_one_address_is_at_most_all_where_somebody_sets_it() {
+        let config = load(&[("PIX_CONNECTIONS", "64"), ("PIX_REQUESTS_AT_ONCE", "8")]).unwrap();
+        assert_eq!(config.overload.connections, 64);
+        let own = [("PIX_CONNECTIONS", "64"), ("PIX_CONNECTIONS_PER_IP", "65")];
+        assert!(load(&own).unwrap_err().to_string().contains("from 1 to 64"));
+        let own = [("PIX_CONNECTIONS", "64"), ("PIX_CONNECTIONS_PER_IP", "64")];
+        assert_eq!(load(&own).unwrap().overload.connections_per_ip, 64);
     }
 
     #[test]

@@ -108,6 +108,9 @@ pub trait VitalStore: Send + Sync {
     /// The time of the database's own machine; `None` when that is this one.
     async fn clock(&self) -> Result<Option<Timestamp>, StoreError>;
 
+    /// How many connections the database gives to all nodes together; `None` when it needs none.
+    async fn room(&self) -> Result<Option<u64>, StoreError>;
+
     /// How connections are used.
     fn pools(&self) -> Vec<PoolUse>;
 
@@ -130,6 +133,10 @@ impl VitalStore for SqliteStore {
     }
 
     async fn clock(&self) -> Result<Option<Timestamp>, StoreError> {
+        Ok(None)
+    }
+
+    async fn room(&self) -> Result<Option<u64>, StoreError> {
         Ok(None)
     }
 
@@ -158,6 +165,10 @@ impl VitalStore for PgStore {
 
     async fn clock(&self) -> Result<Option<Timestamp>, StoreError> {
         Self::clock(self).await.map(Some)
+    }
+
+    async fn room(&self) -> Result<Option<u64>, StoreError> {
+        Self::room(self).await.map(Some)
     }
 
     fn pools(&self) -> Vec<PoolUse> {

@@ -274,6 +274,7 @@ impl Connections {
         self.pool.get().await.map_err(|error| {
             DbError::Unavailable(match error {
                 PoolError::Timeout(_) => format!("all connections for {} are busy", self.purpose.as_str()),
+                PoolError::Backend(why) => format!("no connection to PostgreSQL: {why}"),
                 other => other.to_string(),
             })
         })

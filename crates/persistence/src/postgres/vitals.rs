@@ -115,6 +115,33 @@ impl Query for AskTime {
     type SqlType = Instant;
 }
 
+/// How many connections there can be of this role to this database at once, those of others and of other nodes among them.
+#[derive(Debug, Clone, Copy)]
+struct AskRoom;
+
+impl QueryFragment<Pg> for AskRoom {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        // A limit of -1 is none, and `least` passes NULL over.
+        out.push_sql(
+            "SELECT least(current_setting('max_connections')::bigint \
+             - current_setting('superuser_reserved_connections')::bigint, \
+             (SELECT nullif(rolconnlimit, -1) FROM pg_roles WHERE rolname = current_user), \
+             (SELECT nullif(datconnlimit, -1) FROM pg_database WHERE datname = current_database()))",
+        );
+        Ok(())
+    }
+}
+
+impl QueryId for AskRoom {
+    type QueryId = Self;
+
+    const HAS_STATIC_QUERY_ID: bool = true;
+}
+
+impl Query for AskRoom {
+    type SqlType = BigInt;
+}
+
 /// What of `$table` nobody knows the outcome of. Whatever isn't final is in the list of what is due: the rows are found by
 /// its index, however many there were ever.
 macro_rules! uncertain {
@@ -176,6 +203,13 @@ impl PgStore {
         let mut conn = self.reads().await?;
         let time: DbTime = AskTime.row(&mut conn).await.of("the server's clock")?;
         Ok(time.0)
+    }
+
+    /// How many connections the server gives to all nodes together.
+    pub async fn room(&self) -> Result<u64, StoreError> {
+        let mut conn = self.reads().await?;
+        let room: i64 = AskRoom.row(&mut conn).await.of("the server's connections")?;
+        codec::quantity("max_connections", room)
     }
 
     /// How the pools are used.

@@ -75,6 +75,7 @@ pub async fn look(config: &Config) -> Vec<Check> {
         durable(config, &store, now).await,
         Check::ok(Step::Schema.name(), format!("up to date, {}", store.vitals.schema_version())),
         clock(&store).await,
+        connections(&store).await,
         same_provider(config, &store).await,
         nodes(config, &store).await,
     ];
@@ -109,7 +110,8 @@ fn refused(config: &Config, error: &anyhow::Error) -> Vec<Check> {
                 "make what is named reachable and correct DATABASE_URL; `pix-gateway config show` says where it comes from"
             }
             Step::Durable => "do what the sentence says before any money is kept there",
-            Step::Schema => "run the program that the schema is of, or `pix-gateway migrate` after a backup",
+            Step::Schema if pending => "back it up and run `pix-gateway migrate`",
+            Step::Schema => "run the program that the schema is of, or correct DATABASE_URL",
         };
         Check::failed(each.name(), format!("{error:#}"), remedy)
     };
@@ -217,6 +219,28 @@ async fn clock(store: &Store) -> Check {
     match theirs {
         Ok(None) => Check::skipped(NAME, "the database is on this machine"),
         Ok(Some(theirs)) => apart(NAME, before, theirs, after),
+        Err(error) => unanswered(NAME, &error),
+    }
+}
+
+/// Whether the server has room for all connections that this node may make.
+async fn connections(store: &Store) -> Check {
+    const NAME: &str = "connections";
+    let needed = store.vitals.pools().iter().fold(1, |sum: usize, pool| sum.saturating_add(pool.max));
+    match store.vitals.room().await {
+        Ok(None) => Check::skipped(NAME, "the database is a file"),
+        Ok(Some(room)) => {
+            let found = format!("this node takes up to {needed} of the {room} that the server gives");
+            if u64::try_from(needed).is_ok_and(|needed| needed <= room) {
+                Check::ok(NAME, found)
+            } else {
+                Check::warning(
+                    NAME,
+                    found,
+                    "raise the server's max_connections (or the limit of the role or the database), or lower PIX_DB_READ_CONNECTIONS; all nodes share them",
+                )
+            }
+        }
         Err(error) => unanswered(NAME, &error),
     }
 }
