@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
+use std::slice;
 
 use async_trait::async_trait;
 use diesel::dsl::{AsSelect, SqlTypeOf};
@@ -135,6 +136,23 @@ impl<R: Kept> Lookups<R> {
         Err(StoreError::Unavailable(format!("no whole answer within {} ms", limit.as_millis())))
     }
 
+    /// The same, where a row that can't be read at all is nothing to the others: then each is read alone.
+    async fn load_each(&self, keys: &[Key]) -> Result<Found<R>, StoreError> {
+        let together = self.load(keys).await;
+        if keys.len() == 1 || !matches!(together, Err(StoreError::Damaged(_))) {
+            return together;
+        }
+        let mut found = Found::<R>::new();
+        for key in keys {
+            match self.load(slice::from_ref(key)).await {
+                Ok(one) => found.extend(one),
+                Err(error @ StoreError::Damaged(_)) => drop(found.insert(*key, Err(error))),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(found)
+    }
+
     async fn read(conn: &mut Conn, keys: &[Key]) -> Result<Found<R>, StoreError> {
         let (owners, ids) = keys.iter().copied().unzip();
         let rows = R::load(conn, owners, ids).await.of(R::TABLE)?;
@@ -160,7 +178,7 @@ impl<R: Kept> Shared for Lookups<R> {
             *count = count.saturating_add(1);
         }
         let keys: Vec<Key> = asking.keys().copied().collect();
-        let mut found = self.load(&keys).await;
+        let mut found = self.load_each(&keys).await;
         let one = |key: &Key| {
             let found = found.as_mut().map_err(|error| error.clone())?;
             let count = asking.entry(*key).or_default();

@@ -108,27 +108,42 @@ async fn each_of_many_lookups_finds_its_own_and_nobody_elses() {
     }
 }
 
+/// What is done to a charge, and what of it is told.
+const DAMAGES: [(&str, &str); 2] = [
+    (
+        "ALTER TABLE charges DROP CONSTRAINT charges_state_check; UPDATE charges SET state = 'SECRET'",
+        "charges.state",
+    ),
+    // The row can't be read, and no query that it is in.
+    (
+        "ALTER TABLE charges ALTER COLUMN amount_cents DROP NOT NULL; UPDATE charges SET amount_cents = NULL",
+        "charges",
+    ),
+];
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_damaged_record_is_the_error_of_those_alone_who_look_it_up() {
-    let place = Place::new(options()).await;
-    let owner = place.services.integrator().await;
-    let (whole, damaged) = (place.services.charge(owner, 100).await, place.services.charge(owner, 100).await);
-    let drop_rule = "ALTER TABLE charges DROP CONSTRAINT charges_state_check";
-    server().psql(&place.database, drop_rule).unwrap();
-    let damage = format!("UPDATE charges SET state = 'SECRET' WHERE id = '{}'", damaged.id.0);
-    server().psql(&place.database, &damage).unwrap();
-    let locker = place.lock().await;
-    let first = place.fill([(owner, whole.id); 2]).await;
-    let asked: Vec<_> =
-        (0..20).map(|_| (place.look(owner, whole.id), place.look(owner, damaged.id))).collect();
-    locker.batch_execute("ROLLBACK").await.unwrap();
-    for look in first {
-        assert_eq!(ends(look).await.unwrap(), Ok(Some(whole.clone())));
-    }
-    for (of_whole, of_damaged) in asked {
-        assert_eq!(ends(of_whole).await.unwrap(), Ok(Some(whole.clone())));
-        let Err(StoreError::Damaged(text)) = ends(of_damaged).await.unwrap() else { panic!("it was read") };
-        assert!(text.starts_with("charges.state") && !text.contains("SECRET"), "{text}");
+    for (damage, told) in DAMAGES {
+        let place = Place::new(options()).await;
+        let owner = place.services.integrator().await;
+        let (whole, damaged) =
+            (place.services.charge(owner, 100).await, place.services.charge(owner, 100).await);
+        let damage = format!("{damage} WHERE id = '{}'", damaged.id.0);
+        server().psql(&place.database, &damage).unwrap();
+        let locker = place.lock().await;
+        let first = place.fill([(owner, whole.id); 2]).await;
+        let asked: Vec<_> =
+            (0..20).map(|_| (place.look(owner, whole.id), place.look(owner, damaged.id))).collect();
+        locker.batch_execute("ROLLBACK").await.unwrap();
+        for look in first {
+            assert_eq!(ends(look).await.unwrap(), Ok(Some(whole.clone())));
+        }
+        for (of_whole, of_damaged) in asked {
+            assert_eq!(ends(of_whole).await.unwrap(), Ok(Some(whole.clone())));
+            let found = ends(of_damaged).await.unwrap();
+            let Err(StoreError::Damaged(text)) = found else { panic!("it was read: {found:?}") };
+            assert!(text.starts_with(told) && !text.contains("SECRET"), "{text}");
+        }
     }
 }
 
