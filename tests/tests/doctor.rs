@@ -193,5 +193,13 @@ async fn a_server_that_forgets_or_takes_no_writes_or_a_schema_that_is_not_known_
     server.psql(&name, newer).unwrap();
     let (good, told) = doctor(&gateway, &[]);
     assert!(!good && check(&told, "schema")["status"] == "failed", "{told}");
-    assert!(check(&told, "schema")["found"].as_str().unwrap().contains("newer pix-gateway"), "{told}");
+    let text = |told: &Value, what: &str| check(told, "schema")[what].as_str().unwrap().to_owned();
+    assert!(text(&told, "found").contains("newer pix-gateway"), "{told}");
+    assert!(!text(&told, "remedy").contains("migrate"), "it can't be brought back: {told}");
+    let older = "DELETE FROM __diesel_schema_migrations WHERE version >= \
+                 (SELECT max(version) FROM __diesel_schema_migrations WHERE version < '9')";
+    server.psql(&name, older).unwrap();
+    let (good, told) = doctor(&gateway, &[("PIX_MIGRATE_ON_START", "false")]);
+    assert!(!good && check(&told, "schema")["status"] == "failed", "{told}");
+    assert!(text(&told, "remedy").contains("`pix-gateway migrate`"), "{told}");
 }

@@ -1140,23 +1140,31 @@ fn overload(source: &Source) -> Result<OverloadSettings, ConfigError> {
     let count = |env, least, most| {
         Ok::<_, ConfigError>(usize::try_from(source.number(env, least, most)?).unwrap_or(usize::MAX))
     };
+    // A share of what `all` is.
+    let share = |env, all: &'static str, most: usize| {
+        let share = count(env, 1, u64::try_from(most).unwrap_or(u64::MAX));
+        share.map_err(|refused| ConfigError(format!("{refused}, which {all} is")))
+    };
     let requests_at_once = count("PIX_REQUESTS_AT_ONCE", 1, 65_536)?;
-    let connections = source.number("PIX_CONNECTIONS", 16, 1_000_000)?;
-    // Its default holds where there are fewer of all.
-    let of_one_ip = if source.is_set(PER_IP) { connections } else { 1_000_000 };
+    let connections = count("PIX_CONNECTIONS", 16, 1_000_000)?;
     Ok(OverloadSettings {
         rate_key_per_minute: key_per_minute,
         rate_buckets: u32::try_from(source.number("PIX_RATE_BUCKETS", 1_000, 10_000_000)?).unwrap_or(1_000),
         rate_store: store.map_err(|refused| ConfigError(format!("PIX_RATE_STORE {}", refused.problem)))?,
         requests_at_once,
         requests_at_once_per_key: match source.text(PER_KEY) {
-            Some(_) => Some(count(PER_KEY, 1, u64::try_from(requests_at_once).unwrap_or(u64::MAX))?),
+            Some(_) => Some(share(PER_KEY, "PIX_REQUESTS_AT_ONCE", requests_at_once)?),
             None => None,
         },
         sign_ins_at_once: count("PIX_SIGN_INS_AT_ONCE", 1, 65_536)?,
         pay_streams: count("PIX_PAY_STREAMS", 1, 65_536)?,
-        connections: usize::try_from(connections).unwrap_or(usize::MAX),
-        connections_per_ip: count(PER_IP, 1, of_one_ip)?,
+        connections,
+        connections_per_ip: if source.is_set(PER_IP) {
+            share(PER_IP, "PIX_CONNECTIONS", connections)?
+        } else {
+            // The default holds where there are fewer of all.
+            count(PER_IP, 1, 1_000_000)?
+        },
         head_deadline: source.millis("PIX_HEAD_DEADLINE_MS", 100, 60_000)?,
         keep_alive: source.millis("PIX_KEEP_ALIVE_MS", 1_000, 300_000)?,
         unread_deadline: source.millis("PIX_UNREAD_DEADLINE_MS", 1_000, 60_000)?,
@@ -1490,11 +1498,13 @@ mod tests {
             ("PIX_RATE_STORE", "rediss://:hunter2@cache", "redis://:PASSWORD@HOST:6379/0"),
             ("PIX_RATE_STORE_TIMEOUT_MS", "0", "from 1 to 1000"),
             ("PIX_REQUESTS_AT_ONCE", "65537", "from 1 to 65536"),
-            ("PIX_REQUESTS_AT_ONCE_PER_KEY", "1025", "from 1 to 1024"),
+            ("PIX_REQUESTS_AT_ONCE_PER_KEY", "0", "from 1 to 1024"),
+            ("PIX_REQUESTS_AT_ONCE_PER_KEY", "1025", "to 1024, which PIX_REQUESTS_AT_ONCE is"),
             ("PIX_SIGN_INS_AT_ONCE", "0", "from 1 to 65536"),
             ("PIX_PAY_STREAMS", "0", "from 1 to 65536"),
             ("PIX_CONNECTIONS", "15", "from 16 to 1000000"),
-            ("PIX_CONNECTIONS_PER_IP", "8193", "from 1 to 8192"),
+            ("PIX_CONNECTIONS_PER_IP", "0", "from 1 to 8192"),
+            ("PIX_CONNECTIONS_PER_IP", "8193", "to 8192, which PIX_CONNECTIONS is"),
             ("PIX_HEAD_DEADLINE_MS", "99", "from 100 to 60000"),
             ("PIX_KEEP_ALIVE_MS", "15", "from 1000 to 300000"),
             ("PIX_UNREAD_DEADLINE_MS", "60001", "from 1000 to 60000"),

@@ -13,7 +13,7 @@ use pix_domain::time::Timestamp;
 use pix_domain::transition::{Transition, TransitionStore};
 use pix_domain::wallet::store::WalletStore;
 use pix_persistence::postgres::{PgOptions, PgStore};
-use pix_pg_server::{Options, PgServer, StopMode};
+use pix_pg_server::{Options, PgServer, Port, StopMode};
 
 use super::support::{
     PATIENCE, assert_books_are_clean, database, ends, happened, mark, open, options, server, services,
@@ -30,8 +30,15 @@ struct Place<'a> {
 
 impl<'a> Place<'a> {
     async fn new(server: &'a PgServer, options: PgOptions) -> Self {
+        Self::with_host(server, options, "").await
+    }
+
+    /// Its URL names one more host.
+    async fn with_host(server: &'a PgServer, options: PgOptions, further: &str) -> Self {
         let database = database(server).await;
-        let store = open(&server.url(&database), options).await;
+        let host = format!("127.0.0.1:{}", server.port());
+        let url = server.url(&database).replace(&host, &format!("{host}{further}"));
+        let store = open(&url, options).await;
         let services = services(&store, 0);
         let owner = services.funded(100_000).await;
         Self { server, database, store, services, owner }
@@ -154,7 +161,9 @@ async fn a_server_that_comes_back_with_weaker_promises_is_not_written_to() {
 async fn a_server_that_is_told_to_promise_less_is_not_written_to_over_connections_from_before() {
     let server = PgServer::start(Options::default()).unwrap();
     let (statement_timeout, resolve_timeout) = (Duration::from_millis(300), Duration::from_millis(300));
-    let place = Place::new(&server, PgOptions { statement_timeout, resolve_timeout, ..options() }).await;
+    let nobody = Port::reserve().unwrap();
+    let options = PgOptions { statement_timeout, resolve_timeout, ..options() };
+    let place = Place::with_host(&server, options, &format!(",127.0.0.1:{}", nobody.number())).await;
     // Nobody is such a standby: who waits for it is not answered.
     server.set("synchronous_commit", "local").unwrap();
     server.set("synchronous_standby_names", "nobody").unwrap();
@@ -174,6 +183,8 @@ async fn a_server_that_is_told_to_promise_less_is_not_written_to_over_connection
     assert!(matches!(claimed, Err(StoreError::Unavailable(_))), "{claimed:?}");
     let written = place.store.apply(place.writing()).await;
     assert_unavailable(&written);
+    let why = written.unwrap_err().to_string();
+    assert!(why.contains("no connection to PostgreSQL: fsync is off"), "whatever the other host says: {why}");
     assert!(place.store.wallet(place.owner).await.is_ok(), "what is there may be read");
     server.set("fsync", "on").unwrap();
     place.works_again(&[]).await;
