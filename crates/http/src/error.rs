@@ -24,8 +24,8 @@ use crate::pay;
 /// When to come back after the provider could not be reached.
 const PROVIDER_RETRY_AFTER_SECONDS: u64 = 5;
 
-/// When to come back after this service had too much to do.
-const OVERLOADED_RETRY_AFTER_SECONDS: u64 = 1;
+/// When to come back after this service had too much to do, or had no store to do it with.
+pub(crate) const OVERLOADED_RETRY_AFTER_SECONDS: u64 = 1;
 
 /// When to come back while no money goes out after a restore.
 const RESTORED_RETRY_AFTER_SECONDS: u64 = 60;
@@ -214,6 +214,12 @@ impl ApiError {
 
     pub(crate) fn overloaded() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", "too much to do right now; nothing was done")
+            .retry_after(OVERLOADED_RETRY_AFTER_SECONDS)
+    }
+
+    fn out_of_service() -> Self {
+        let message = "out of service right now; nothing was done";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", message)
             .retry_after(OVERLOADED_RETRY_AFTER_SECONDS)
     }
 
@@ -484,7 +490,7 @@ impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         tracing::error!(%error, "the store failed");
         match error {
-            StoreError::Unavailable(_) => Self::overloaded(),
+            StoreError::Unavailable(_) => Self::out_of_service(),
             StoreError::Unknown(_) | StoreError::Damaged(_) | StoreError::Rejected(_) => Self::internal(),
         }
     }
@@ -528,6 +534,9 @@ mod tests {
             (answer.0.status.as_u16(), answer.0.code, answer.0.retry_after_seconds.is_some())
         };
         assert_eq!(told(StoreError::Unavailable("down".into())), (503, "overloaded", true));
+        let down = ApiError::from(StoreError::Unavailable("down".into())).0.message;
+        assert_eq!(down, "out of service right now; nothing was done");
+        assert_ne!(down, ApiError::overloaded().0.message);
         assert_eq!(told(StoreError::Unknown("line cut".into())), (500, "internal", false));
         assert_eq!(told(StoreError::Rejected("rule".into())), (500, "internal", false));
     }

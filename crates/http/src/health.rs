@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
+use actix_web::http::header::RETRY_AFTER;
 use pix_domain::ids::IntegratorId;
 use uuid::Uuid;
 
+use crate::error::OVERLOADED_RETRY_AFTER_SECONDS;
 use crate::extract::{Answer, Call, ok};
 use crate::json::Object;
 
@@ -45,5 +47,8 @@ pub(crate) async fn ready(call: Call) -> Answer {
 /// Without a reason: it is for operators.
 fn unavailable() -> HttpResponse {
     let body = Object::new().text("status", "unavailable").end();
-    HttpResponse::build(StatusCode::SERVICE_UNAVAILABLE).content_type("application/json").body(body)
+    HttpResponse::build(StatusCode::SERVICE_UNAVAILABLE)
+        .insert_header((RETRY_AFTER, OVERLOADED_RETRY_AFTER_SECONDS))
+        .content_type("application/json")
+        .body(body)
 }

@@ -163,6 +163,7 @@ const PORTUGUESE: &[(&str, &str)] = &[
     ("internal error", "erro interno"),
     ("too many requests; try again in {} s", "requisições demais; tente de novo em {} s"),
     ("too much to do right now; nothing was done", "sobrecarga no momento; nada foi feito"),
+    ("out of service right now; nothing was done", "fora de serviço no momento; nada foi feito"),
     // Who asks.
     ("an access token is required", "é preciso um token de acesso"),
     ("the access token is not valid", "o token de acesso não é válido"),

@@ -156,12 +156,13 @@ impl pix_http::Readiness for Says {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_knows_says_whether_it_is_ready() {
-    for (ready, status, body) in
-        [(true, 200, r#"{"status":"ready"}"#), (false, 503, r#"{"status":"unavailable"}"#)]
+    for (ready, status, body, retry_after) in
+        [(true, 200, r#"{"status":"ready"}"#, None), (false, 503, r#"{"status":"unavailable"}"#, Some("1"))]
     {
         let knows = move |config: &mut pix_http::HttpConfig| config.readiness = Some(Arc::new(Says(ready)));
         let gateway = Gateway::with(knows, None).await;
-        assert_eq!(gateway.send(Request::new("GET", "/health/ready")).await.expect(status).body, body);
+        let answer = gateway.send(Request::new("GET", "/health/ready")).await.expect(status);
+        assert_eq!((answer.body.as_str(), answer.header("retry-after")), (body, retry_after));
         gateway.send(Request::new("GET", "/health/live")).await.expect(200);
     }
 }

@@ -69,7 +69,7 @@ pub(super) fn ready(kit: &mut Kit) -> Told {
     let unready = kit.success::<Unready>("The store doesn't answer, or too much is asked at once.");
     Told::new("getReadiness", "Health", "Whether it can do its work", "It asks the store.")
         .answers(200, answer)
-        .answers(503, unready)
+        .answers(503, with_fields(unready, &["Retry-After"]))
 }
 
 pub(super) fn document(_kit: &mut Kit) -> Told {
