@@ -14,7 +14,7 @@ use crate::ids::{self, ResourceRef};
 use crate::ports::Ports;
 use crate::provider::{OutgoingReport, Progress, ProviderError};
 use crate::time::Timestamp;
-use crate::transition::Transition;
+use crate::transition::{Step, Transition};
 
 /// The most characters of [`Evidence::detail`].
 pub const MAX_DETAIL_CHARS: usize = 500;
@@ -24,6 +24,9 @@ pub const MIN_REPEAT_GAP: Duration = Duration::from_secs(15);
 
 /// The most entries of one record that a store answers with.
 pub const MAX_LISTED: u32 = 1_000;
+
+/// What is kept of a record whose commit nobody has acknowledged.
+const READ_AGAIN: &str = "read again: the store did not say whether it was kept";
 
 /// What kind of thing was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -233,6 +236,26 @@ impl Ports {
         }
         let known = self.stores.evidence.list(resource).await?;
         Ok(known.iter().any(|evidence| Some(evidence.id) == attempt))
+    }
+
+    /// Stores `step`, which puts a record in the queue that was read though the store couldn't say that its intent was kept.
+    /// What is sent now could be an intent that only this server has, and not the standby that replaces it: whoever follows
+    /// up sends it, after a commit of its own. `None` when this one isn't acknowledged either.
+    pub(crate) async fn hold_back(&self, resource: ResourceRef, step: Step) -> Option<Transition> {
+        let Step::Next(queued) = step else { return None };
+        let seen = self.evidence(resource, Seen::new(EvidenceKind::Answer, Proof::NotSent, READ_AGAIN));
+        let queued = queued.witness([seen]);
+        self.stores.transitions.apply(queued.clone()).await.ok()?;
+        Some(queued)
+    }
+
+    /// Whether a record that was read, though the store couldn't say that it was kept, will stay: a server that was started
+    /// again shows what it had written before its standby had it, and a commit after that is acknowledged when the standby has both.
+    pub(crate) async fn stays(&self, resource: ResourceRef) -> bool {
+        let seen = Seen::new(EvidenceKind::Answer, Proof::Nothing, READ_AGAIN);
+        let evidence = self.evidence(resource, seen);
+        let known = Transition::new(resource.integrator_id, evidence.at).witness([evidence]);
+        self.stores.transitions.apply(known).await.is_ok()
     }
 
     /// Whether the provider has said since `sent_at`, and [`MIN_REPEAT_GAP`] before `asked_at` or earlier, that it doesn't

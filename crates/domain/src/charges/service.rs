@@ -183,6 +183,9 @@ impl ChargeService {
                 // What can't be read, or isn't there yet, may still come to be.
                 let stored = self.ports.stores.charges.find(integrator_id, id).await;
                 let Ok(Some(stored)) = stored else { return Err(StoreError::Unknown(why).into()) };
+                if !self.ports.stays(stored.resource()).await {
+                    return Err(StoreError::Unknown(why).into());
+                }
                 stored
             }
             Err(ApplyError::Store(error)) => return Err(error.into()),

@@ -152,12 +152,14 @@ impl RefundService {
                         // Another request with the same handle made it, at the same moment.
                         return Ok(Outcome::Replayed(stored));
                     }
-                    if stored.version != accepted.version {
-                        // A follow-up went on with it while nobody knew: what was decided then may rest on its not
-                        // being sent.
-                        return Ok(Outcome::Created(stored));
-                    }
-                    return Ok(Outcome::Created(self.send_accepted(accepted).await));
+                    // A follow-up may have gone on with it while nobody knew: what was decided then may rest on its not
+                    // being sent.
+                    let kept = if stored.version == accepted.version {
+                        self.hold_back(accepted).await
+                    } else {
+                        Some(stored)
+                    };
+                    return kept.map(Outcome::Created).ok_or(StoreError::Unknown(why).into());
                 }
                 Err(ApplyError::Store(error)) => return Err(error.into()),
                 Err(ApplyError::Duplicate(_)) => return Err(ServiceError::Contention),
@@ -404,6 +406,13 @@ impl RefundService {
             if refund.submitted_at == submitted_at { refund.queue(now) } else { Step::Already }
         })
         .await
+    }
+
+    /// See [`Ports::hold_back`].
+    async fn hold_back(&self, submitted: Refund) -> Option<Refund> {
+        let resource = submitted.resource();
+        let queued = self.ports.hold_back(resource, submitted.queue(self.ports.clock.now())).await?;
+        queued.refund().cloned()
     }
 
     async fn learn(

@@ -218,11 +218,14 @@ impl WithdrawalService {
                     // Another request with the same handle made it, at the same moment.
                     return Ok(Some(Outcome::Replayed(stored)));
                 }
-                if stored.version != accepted.version {
-                    // A follow-up went on with it while nobody knew: what was decided then may rest on its not being
-                    // sent.
-                    return Ok(Some(Outcome::Created(stored)));
-                }
+                // A follow-up may have gone on with it while nobody knew: what was decided then may rest on its not being
+                // sent.
+                let kept = if stored.version == accepted.version {
+                    self.hold_back(accepted).await
+                } else {
+                    Some(stored)
+                };
+                return kept.map(|kept| Some(Outcome::Created(kept))).ok_or(StoreError::Unknown(why).into());
             }
             Err(ApplyError::Store(error)) => return Err(error.into()),
             Err(_) => return Err(ServiceError::Contention),
@@ -589,6 +592,13 @@ impl WithdrawalService {
             if withdrawal.submitted_at == submitted_at { withdrawal.queue(now) } else { Step::Already }
         })
         .await
+    }
+
+    /// See [`Ports::hold_back`].
+    async fn hold_back(&self, submitted: Withdrawal) -> Option<Withdrawal> {
+        let resource = submitted.resource();
+        let queued = self.ports.hold_back(resource, submitted.queue(self.ports.clock.now())).await?;
+        queued.withdrawal().cloned()
     }
 
     async fn learn(

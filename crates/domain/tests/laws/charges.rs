@@ -187,6 +187,17 @@ async fn a_lost_answer_of_the_store_is_resolved_by_reading() {
     world.script([Write::Lost(Box::new(|_| ()))]);
     let made = service(&world, making(vec![Ok(ticket())])).create(command()).await.unwrap();
     assert_eq!(made, Outcome::Created(only(&world)));
+    assert_eq!(world.log(), ["apply charge.pending", "apply evidence"], "a commit after it was acknowledged");
+
+    let lost = || Write::Refused(ApplyError::Store(StoreError::Unknown("connection lost".into())));
+    let world = World::new();
+    world.script([Write::Lost(Box::new(|_| ())), lost()]);
+    let refused = service(&world, making(vec![Ok(ticket())])).create(command()).await;
+    assert_eq!(
+        refused,
+        Err(ServiceError::Store(StoreError::Unknown("the connection was lost".into()))),
+        "it is not shown before it is known to stay"
+    );
 
     let world = World::new();
     world.script([Write::Refused(ApplyError::Store(StoreError::Unknown("connection lost".into())))]);

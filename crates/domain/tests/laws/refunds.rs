@@ -178,11 +178,23 @@ async fn what_is_known_after_the_call_decides_where_the_money_is() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_to_the_intent_is_resolved_by_reading_and_sends_once() {
+async fn an_intent_whose_answer_was_lost_is_sent_after_another_commit_was_acknowledged() {
     let world = paid_world();
     world.script([Write::Lost(Box::new(|_| ()))]);
-    service(&world, answering(Ok(report(Progress::Completed)))).create(command()).await.unwrap();
-    assert_eq!(world.log(), ["apply refund.created", "apply refund.completed"]);
+    let sending = service(&world, answering(Ok(report(Progress::Completed))));
+    let made = sending.create(command()).await.unwrap();
+    assert_eq!(made, Outcome::Created(world.refund()));
+    assert_eq!(world.log(), ["apply refund.created", "apply refund.queued"]);
+    sending.follow_up(INTEGRATOR, world.refund().id).await.unwrap();
+    assert_eq!(world.log()[2..], ["apply refund.submitting", "apply refund.completed"]);
+
+    let lost = || Write::Refused(ApplyError::Store(StoreError::Unknown("connection lost".into())));
+    for second in [lost(), Write::Lost(Box::new(|_| ())), Write::Refused(ApplyError::Stale)] {
+        let world = paid_world();
+        world.script([Write::Lost(Box::new(|_| ())), second]);
+        let refused = service(&world, MockSettlementProvider::new()).create(command()).await;
+        assert!(matches!(refused, Err(ServiceError::Store(StoreError::Unknown(_)))), "{refused:?}");
+    }
 
     let world = paid_world();
     world.script([Write::Refused(ApplyError::Store(StoreError::Unknown("connection lost".into())))]);

@@ -198,12 +198,36 @@ async fn what_is_known_after_the_call_decides_where_the_money_is() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_to_the_intent_is_resolved_by_reading_and_sends_once() {
+async fn an_intent_whose_answer_was_lost_is_sent_after_another_commit_was_acknowledged() {
     let world = World::with_available(FUNDS_CENTS);
     world.script([Write::Lost(Box::new(|_| ()))]);
-    let made = service(&world, answering(&world, Ok(report(Progress::Completed)))).create(command()).await;
-    assert_eq!(made.unwrap().into_inner().state, OutgoingState::Completed);
-    assert_eq!(world.log(), ["apply withdrawal.created", "send", "apply withdrawal.completed"]);
+    let service = service(&world, answering(&world, Ok(report(Progress::Completed))));
+    let made = service.create(command()).await.unwrap();
+    assert_eq!(made, Outcome::Created(world.withdrawal()));
+    assert_eq!(made.into_inner().state, OutgoingState::Queued);
+    assert_eq!(world.log(), ["apply withdrawal.created", "apply withdrawal.queued"]);
+    service.follow_up(INTEGRATOR, world.withdrawal().id).await.unwrap();
+    assert_eq!(world.log()[2..], ["apply withdrawal.submitting", "send", "apply withdrawal.completed"]);
+}
+
+#[tokio::test]
+async fn an_intent_that_no_commit_after_it_was_acknowledged_for_is_not_sent() {
+    let lost = || ApplyError::Store(StoreError::Unknown("the line was cut".into()));
+    let late = |world: &World| {
+        world.apply(&next(world.withdrawal().queue(world.now()))).unwrap();
+    };
+    for second in [
+        Write::Refused(lost()),
+        Write::Lost(Box::new(|_| ())),
+        Write::Beaten(Box::new(late), ApplyError::Stale),
+    ] {
+        let world = World::with_available(FUNDS_CENTS);
+        world.script([Write::Lost(Box::new(|_| ())), second]);
+        // A provider that must not be called.
+        let refused = service(&world, MockSettlementProvider::new()).create(command()).await;
+        assert!(matches!(refused, Err(ServiceError::Store(StoreError::Unknown(_)))), "{refused:?}");
+        assert_eq!(world.held(), TOTAL_CENTS);
+    }
 }
 
 #[tokio::test]
