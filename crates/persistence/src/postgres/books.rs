@@ -53,6 +53,7 @@ pub async fn wallet(conn: &mut AsyncPgConnection, owner: DbId) -> Result<Wallet,
 impl BookStore for PgStore {
     async fn book(&self, integrator_id: IntegratorId) -> Result<Book, StoreError> {
         let mut conn = self.reads().await?;
+        conn.reads_much();
         // One snapshot: it begins with the first statement and never sees a later commit.
         let mut snapshot = conn.build_transaction().repeatable_read().read_only();
         let owner = DbId::from(integrator_id);

@@ -5,7 +5,7 @@
 //! database is waited for.
 //!
 //! Connections are made, and driven, on the runtime that opened the store, whichever runtime asks for them. One whose
-//! server owes an answer for longer than it could work on it is ended: the line, or the server, hangs.
+//! server owes an answer, or the rest of one, for longer than it could work on it is ended: the line, or the server, hangs.
 
 use std::fmt;
 use std::future::Future;
@@ -29,8 +29,52 @@ use super::error::DbError;
 use super::open::{OpenError, Target, check_durability, each_host};
 use crate::vitals::PoolUse;
 
-/// A connection out of a pool.
-pub type Conn = Object<Manager>;
+/// A connection out of a pool. It goes back when it is dropped.
+pub struct Conn {
+    /// Dropped before it goes back.
+    held: Held,
+    object: Object<Manager>,
+}
+
+impl Conn {
+    fn of(object: Object<Manager>) -> Self {
+        Self { held: Held(object.asked.clone()), object }
+    }
+
+    /// The connection, which doesn't go back.
+    pub fn take(conn: Self) -> Session {
+        Object::take(conn.object)
+    }
+
+    /// What is read over it may take any time once the server has begun to answer: it is much, and worked on as it comes.
+    pub fn reads_much(&self) {
+        self.held.0.set(|of| of.reads_much = true);
+    }
+}
+
+impl Deref for Conn {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        &self.object
+    }
+}
+
+impl DerefMut for Conn {
+    fn deref_mut(&mut self) -> &mut Session {
+        &mut self.object
+    }
+}
+
+/// While somebody holds a connection, its server owes an answer from each question on: that of a query isn't known to be
+/// there in full before.
+struct Held(Asked);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.set(|of| *of = Owed::default());
+    }
+}
 
 /// How long an idle connection may be silent before the kernel asks whether the other end is there.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
@@ -101,6 +145,7 @@ pub struct Session {
     conn: AsyncPgConnection,
     name: String,
     ages: Ages,
+    asked: Asked,
     /// Ends the driving of the connection when this is dropped.
     _driven: oneshot::Sender<()>,
 }
@@ -271,7 +316,7 @@ impl Connections {
 
     /// The same, for whoever tells errors of the database apart.
     pub async fn lease(&self) -> Result<Conn, DbError> {
-        self.pool.get().await.map_err(|error| {
+        self.pool.get().await.map(Conn::of).map_err(|error| {
             DbError::Unavailable(match error {
                 PoolError::Timeout(_) => format!("all connections for {} are busy", self.purpose.as_str()),
                 PoolError::Backend(why) => format!("no connection to PostgreSQL: {why}"),
@@ -381,32 +426,46 @@ async fn establish(
         None
     };
     let mut conn = AsyncPgConnection::try_from(client).await.map_err(|error| error.to_string())?;
-    conn.set_instrumentation(asked);
+    conn.set_instrumentation(asked.clone());
     let told =
         format!("{}; SET application_name = '{name}'", purpose.settings(statement_timeout, flush.as_deref()));
     conn.batch_execute(&told).await.map_err(|error| error.to_string())?;
-    Ok(Session { conn, name, ages, _driven: driven })
+    // Nobody holds it yet.
+    drop(Held(asked.clone()));
+    Ok(Session { conn, name, ages, asked, _driven: driven })
 }
 
-/// Since when a server owes an answer.
+/// What a server owes.
 #[derive(Debug, Clone, Default)]
-struct Asked(Arc<Mutex<Option<Instant>>>);
+struct Asked(Arc<Mutex<Owed>>);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Owed {
+    /// Since when it owes an answer.
+    since: Option<Instant>,
+    /// Whether one that has begun is waited for without an end.
+    reads_much: bool,
+}
 
 impl Asked {
-    fn set(&self, since: Option<Instant>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = since;
+    fn set(&self, change: impl FnOnce(&mut Owed)) {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     fn since(&self) -> Option<Instant> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).since
     }
 }
 
 impl Instrumentation for Asked {
+    /// A query that is "finished" has an answer that has begun: the server sends what it has before it commits, and the rest
+    /// may never come.
     fn on_connection_event(&mut self, event: InstrumentationEvent<'_>) {
         match event {
-            InstrumentationEvent::StartQuery { .. } => self.set(Some(Instant::now())),
-            InstrumentationEvent::FinishQuery { .. } => self.set(None),
+            InstrumentationEvent::StartQuery { .. } => self.set(|of| of.since = Some(Instant::now())),
+            InstrumentationEvent::FinishQuery { .. } => {
+                self.set(|of| of.since = (!of.reads_much).then(Instant::now));
+            }
             _ => {}
         }
     }

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use pix_conformance::Services;
 use pix_conformance::builders::{key, next, report, some_fees, ticket};
+use pix_domain::callbacks::{self, Callback, CallbackState};
 use pix_domain::charges::state as charge_state;
 use pix_domain::charges::store::ChargeStore;
 use pix_domain::error::{ApplyError, StoreError, UniqueKey};
 use pix_domain::follow_up::FollowUpStore;
 use pix_domain::ids::IntegratorId;
+use pix_domain::list::ListQuery;
 use pix_domain::provider::Progress;
 use pix_domain::time::Timestamp;
 use pix_domain::transition::{Transition, TransitionStore};
@@ -316,6 +318,42 @@ async fn an_answer_that_stops_halfway_is_given_up() {
         }
         place.line.resume();
         until("reads", async || look().await.is_ok()).await;
+    }
+}
+
+/// The same for what nobody shares: a page, and what a worker takes.
+#[tokio::test]
+async fn an_answer_to_one_alone_that_stops_halfway_is_given_up() {
+    let short = Duration::from_millis(300);
+    let place = Place::new(PgOptions { statement_timeout: short, connect_timeout: short, ..options() }).await;
+    let charge = place.services.charge(place.owner, 100).await;
+    let (id, received_at) = (place.services.id(), place.services.now());
+    let callback = Callback { id, received_at, reference: Some(id), body: "x".repeat(500) };
+    let (mut now, hour) = (received_at, Duration::from_hours(1));
+    let kept = CallbackState::Waiting(now);
+    assert_eq!(callbacks::CallbackStore::keep(&*place.store, callback.clone(), kept).await, Ok(true));
+    let page =
+        async || ends(place.store.list(place.owner, &ListQuery { limit: 1, ..ListQuery::default() })).await;
+    let mut take = async || {
+        now = now.plus(hour).plus(hour);
+        let taken = ends(callbacks::CallbackStore::claim(&*place.store, now, hour, 1)).await?;
+        Ok::<Vec<Callback>, StoreError>(taken.into_iter().map(|one| one.callback).collect())
+    };
+    for _ in 0..3 {
+        // Prepared now.
+        assert_eq!((page().await, take().await), (Ok(vec![charge.clone()]), Ok(vec![callback.clone()])));
+        place.line.stop_after(200);
+        let answer = page().await;
+        assert!(matches!(answer, Err(StoreError::Unavailable(_))), "{answer:?}");
+        place.line.resume();
+        until("reads", async || page().await.is_ok()).await;
+        let answer = take().await;
+        assert_eq!(answer, Ok(vec![callback.clone()]));
+        place.line.stop_after(200);
+        let answer = take().await;
+        assert!(answer.is_err(), "{answer:?}");
+        place.line.resume();
+        assert_eq!(take().await, Ok(vec![callback.clone()]));
     }
 }
 
