@@ -68,7 +68,8 @@ impl Standing {
 pub async fn step(store: &Store, config: PersonConfig, now: Timestamp) -> Result<u64, StoreError> {
     let kept = store.facts.fact(FACT).await?;
     let standing = kept.as_deref().and_then(Standing::parse);
-    if standing.is_some_and(|standing| standing.until > now) {
+    // A lease that ends later than any does is of a clock gone wrong.
+    if standing.is_some_and(|standing| standing.until > now && standing.until <= now.plus(LEASE)) {
         return Ok(0);
     }
     let at = standing.and_then(|standing| standing.at);
@@ -191,6 +192,12 @@ mod tests {
         let taken = Standing { until: now.plus(Duration::from_secs(1)), at: None }.text();
         store.facts.keep_fact(FACT, taken).await.unwrap();
         assert_eq!(step(&store, config, now).await, Ok(0));
+        // One that was a year ahead, and died, holds up nobody.
+        let year = Standing { until: now.plus(Duration::from_hours(24 * 365)), at: None }.text();
+        store.facts.keep_fact(FACT, year).await.unwrap();
+        assert_eq!(step(&store, PersonConfig { lock_records: 0, ..config }, now).await, Ok(0));
+        let left = store.facts.fact(FACT).await.unwrap().and_then(|text| Standing::parse(&text)).unwrap();
+        assert_eq!(left.until, Timestamp::from_micros(0), "the step was taken");
         let later = now.plus(Duration::from_secs(1));
         assert_eq!(step(&store, config, later).await, Ok(1));
         assert_eq!(

@@ -204,7 +204,8 @@ impl Desk {
     async fn audit(&self, interval: Duration) -> anyhow::Result<()> {
         let last = Audited::last(&self.store).await?;
         let now = SystemClock.now();
-        if last.is_some_and(|last| now.since(last.at) < interval) || !take_lease(&self.store, now).await? {
+        if last.is_some_and(|last| is_recent(last.at, now, interval)) || !take_lease(&self.store, now).await?
+        {
             return Ok(());
         }
         let report = audit::audit(&self.store, None).await?;
@@ -219,11 +220,17 @@ impl Desk {
     }
 }
 
+/// Whether there need be no audit yet. One of a time that is still to come was of a clock gone wrong.
+fn is_recent(last: Timestamp, now: Timestamp, interval: Duration) -> bool {
+    last <= now.plus(AUDIT_LEASE) && now.since(last) < interval
+}
+
 /// Takes the audit for this node; `false` when it is another's.
 async fn take_lease(store: &Store, now: Timestamp) -> Result<bool, StoreError> {
     let kept = store.facts.fact(LEASE_FACT).await?;
     let until = kept.as_deref().and_then(|micros| micros.parse().ok()).map(Timestamp::from_micros);
-    if until.is_some_and(|until| until > now) {
+    // One that ends later than any does is of a clock gone wrong, too.
+    if until.is_some_and(|until| until > now && until <= now.plus(AUDIT_LEASE)) {
         return Ok(false);
     }
     let mine = now.plus(AUDIT_LEASE).micros().to_string();
@@ -263,9 +270,29 @@ mod tests {
         let later = now.plus(AUDIT_LEASE);
         let kept = store.facts.fact(LEASE_FACT).await.unwrap();
         assert_eq!(take_lease(&store, later).await, Ok(true));
+        let year = later.plus(Duration::from_hours(24 * 365)).micros().to_string();
+        store.facts.keep_fact(LEASE_FACT, year).await.unwrap();
+        assert_eq!(
+            take_lease(&store, later).await,
+            Ok(true),
+            "nobody waits for a clock that was a year ahead"
+        );
+        assert_eq!(take_lease(&store, later).await, Ok(false));
         // Who saw what the other one saw comes second.
         assert_eq!(store.facts.swap_fact(LEASE_FACT, kept, "0".into()).await, Ok(false));
         assert_eq!(store.facts.swap_fact(LEASE_FACT, None, "0".into()).await, Ok(false));
+    }
+
+    #[test]
+    fn an_audit_of_a_time_to_come_is_none() {
+        let (now, hour) = (Timestamp::from_micros(1_768_478_400_000_000), Duration::from_hours(1));
+        assert!(is_recent(now, now, hour));
+        assert!(
+            is_recent(now.plus(Duration::from_secs(1)), now, hour),
+            "clocks of two nodes are not the same"
+        );
+        assert!(!is_recent(now.minus(hour), now, hour));
+        assert!(!is_recent(now.plus(hour * 24), now, hour));
     }
 
     #[test]

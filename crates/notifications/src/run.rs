@@ -22,7 +22,8 @@ use std::time::Duration;
 
 use pix_domain::error::StoreError;
 use pix_domain::postbacks::delivery::{
-    ClaimedDelivery, DeadReason, DeliveryReport, EndpointId, EndpointNews, Lane, Standing,
+    ClaimedDelivery, DeadReason, DeliveryReport, Endpoint, EndpointId, EndpointNews, Lane, OffReason,
+    Standing,
 };
 use pix_domain::postbacks::relay::{Prepared, Ready, Relay};
 use pix_domain::time::Timestamp;
@@ -468,12 +469,15 @@ impl Desk {
                 }
             }
             EndpointNews::Fails(endpoint) if endpoint.off.is_some() => {
-                self.off.insert(endpoint.id, false);
                 let mut waiting = self.sound.withdraw(lane, endpoint.id);
                 waiting.extend(self.failing.withdraw(lane, endpoint.id));
-                for ready in waiting {
-                    self.gather(ready.give_up(DeadReason::EndpointOff));
+                if is_gone(endpoint) {
+                    self.off.insert(endpoint.id, false);
+                    for ready in waiting {
+                        self.gather(ready.give_up(DeadReason::EndpointOff));
+                    }
                 }
+                // Otherwise another node may have seen it work meanwhile. They come again, with what the store says of it.
                 self.look_again_for(lane);
             }
             EndpointNews::Fails(endpoint) => {
@@ -508,8 +512,8 @@ impl Desk {
         let relay = self.relay.clone();
         self.telling.spawn(async move {
             let off = group.iter().filter_map(|report| match &report.endpoint {
-                EndpointNews::Fails(endpoint) => endpoint.off.map(|_| endpoint.id),
-                EndpointNews::Nothing | EndpointNews::Works(_) => None,
+                EndpointNews::Fails(endpoint) if is_gone(endpoint) => Some(endpoint.id),
+                EndpointNews::Fails(_) | EndpointNews::Nothing | EndpointNews::Works(_) => None,
             });
             let off = off.collect();
             tell_all(&relay, group).await;
@@ -528,6 +532,11 @@ impl Desk {
         // What waited for these may be due.
         self.hasten();
     }
+}
+
+/// Whether its receiver has said itself that nothing is to be sent there any more.
+fn is_gone(endpoint: &Endpoint) -> bool {
+    matches!(endpoint.off, Some((_, OffReason::Gone)))
 }
 
 async fn until(at: Option<Instant>) {

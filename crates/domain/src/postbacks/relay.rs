@@ -364,10 +364,12 @@ fn conclude(
     };
     let behind = claimed.attempts.saturating_add(1);
     let next = ATTEMPT_WAITS.get(usize::try_from(behind).unwrap_or(usize::MAX));
+    // Whether it has failed for all that time is for the store to say: another node may have just seen it work. If it is
+    // switched off, the next attempt finds that.
     let standing = match (off, next) {
-        (Some(_), _) => Standing::Dead(DeadReason::EndpointOff),
-        (None, None) => Standing::Dead(DeadReason::Exhausted),
-        (None, Some(wait)) => {
+        (Some(OffReason::Gone), _) => Standing::Dead(DeadReason::EndpointOff),
+        (_, None) => Standing::Dead(DeadReason::Exhausted),
+        (_, Some(wait)) => {
             let wait = schedule::jittered(*wait, claimed.key.resource.id, behind);
             let asked = reply.retry_after().unwrap_or_default().min(RETRY_AFTER_MAX);
             Standing::Waiting(now.plus(wait.max(asked)))
