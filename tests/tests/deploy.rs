@@ -161,9 +161,15 @@ fn what_stops_the_program_gives_it_the_time_that_it_takes() {
         let (_, rest) = rest.split_once("[default: ").unwrap();
         rest.split_once(']').unwrap().0.parse().unwrap()
     };
-    let longest = default("PIX_SHUTDOWN_TIMEOUT_S")
-        + default("PIX_POSTBACK_TIMEOUT_MS") / 1000
-        + default("PIX_PROVIDER_TIMEOUT_MS") / 1000;
+    let seconds_of = |setting| default(setting) / 1000;
+    // An operation waits for its turn, and twice for a token and for the answer.
+    let call = seconds_of("PIX_PROVIDER_TIMEOUT_MS");
+    let longest = seconds_of("PIX_DRAIN_MS")
+        + default("PIX_SHUTDOWN_TIMEOUT_S")
+        + 2
+        + 2 * (call.min(10) + call)
+        + seconds_of("PIX_POSTBACK_TIMEOUT_MS")
+        + seconds_of("PIX_OTLP_TIMEOUT_MS");
     assert!(seconds(&read("deploy/debian/pix-gateway.service"), "TimeoutStopSec=") > longest);
     assert!(seconds(&read("compose.yaml"), "  stop_grace_period: ") > longest);
 }

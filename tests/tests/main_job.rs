@@ -260,6 +260,15 @@ fn a_start_on_postgresql_that_can_not_go_well_is_refused_with_one_sentence() {
             assert!(errors.contains(says), "{arguments:?}: {errors}");
         }
     }
+    // Its clock is an hour behind: this one is found before that of the system.
+    let (slow, clock) = (fresh_postgres().unwrap(), "clock_timestamp() RETURNS timestamptz LANGUAGE sql");
+    let behind = slow.rsplit('/').next().unwrap();
+    server.psql(behind, &format!("ALTER DATABASE {behind} SET search_path = public, pg_catalog")).unwrap();
+    let hour = format!("CREATE FUNCTION public.{clock} AS $$SELECT pg_catalog.now() - interval '1 hour'$$");
+    server.psql(behind, &hour).unwrap();
+    let errors = refused(&["serve"], &[("DATABASE_URL", &slow)]);
+    assert!(errors.contains("s apart") && errors.contains("set both by NTP"), "{errors}");
+
     let alone = refused(&["serve"], &[("PIX_TOKEN_KEYS", "")]);
     assert!(alone.contains("PIX_TOKEN_KEYS") && alone.contains("`pix-gateway secrets`"), "{alone}");
 

@@ -5,6 +5,7 @@ mod audited;
 mod books;
 mod cache;
 mod cli;
+mod clocks;
 mod commands;
 mod common;
 mod compare;

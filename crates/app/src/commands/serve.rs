@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use super::{integrator, key};
 use crate::admin::Admin;
 use crate::cli;
+use crate::clocks;
 use crate::common::Common;
 use crate::config::{Config, ProviderSettings};
 use crate::console;
@@ -77,6 +78,7 @@ pub async fn start(config: &Config, arguments: &cli::Serve) -> anyhow::Result<Ru
     let shared = config.database.is_shared();
     let of_file = if shared { None } else { lock(config)? };
     let store = Store::open(config).await?.cached(config.cache_ttl);
+    clocks::refuse(&store).await?;
     let lock = if shared { lock(config)? } else { of_file };
     let keys = gateway::secrets(config)?;
     let name = config.provider.as_ref().map_or(gateway::SIMULATED.to_owned(), gateway::provider_name);

@@ -8,6 +8,7 @@ use pix_http::Stopping;
 use pix_notifications::Deliverer;
 
 use crate::admin::Admin;
+use crate::clocks;
 use crate::common::Common;
 use crate::config::Config;
 use crate::console;
@@ -33,6 +34,7 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     dangers::refuse(&config, false)?;
     let keys = gateway::secrets(&config)?;
     let store = Store::open_existing(&config).await?.cached(config.cache_ttl);
+    clocks::refuse(&store).await?;
     restored::refuse_copy(&store).await?;
     let journal = Journal::of_user(&store, &config)?;
     gateway::bind_provider(&store, &journal, &gateway::provider_name(settings), false).await?;
