@@ -11,7 +11,8 @@ use crate::system::SystemClock;
 
 /// More apart than this, and what is decided by time is decided wrongly: who has a lease, how long ago money was sent, whether
 /// a "not known" counts.
-pub const TOO_FAR_APART: Duration = Duration::from_secs(30);
+/// Two nodes may be twice as far from each other, which is well within what leases have to spare.
+pub const TOO_FAR_APART: Duration = Duration::from_secs(5);
 
 /// How far apart they are; `None` when the database is on this machine.
 pub async fn apart(store: &Store) -> Result<Option<Duration>, StoreError> {
@@ -33,6 +34,11 @@ pub async fn refuse(store: &Store) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Whether somebody has a lease of that length until then. One that ends later than any does is of a clock gone wrong.
+pub fn is_held(until: Timestamp, now: Timestamp, lease: Duration) -> bool {
+    until > now && until <= now.plus(lease).plus(TOO_FAR_APART).plus(TOO_FAR_APART)
+}
+
 /// How far their clock is from ours, if they looked at it between those two times.
 fn span(before: Timestamp, theirs: Timestamp, after: Timestamp) -> Duration {
     // `since` is zero for what is earlier.
@@ -49,5 +55,12 @@ mod tests {
         let seconds = |theirs| span(at(100), at(theirs), at(102)).as_secs();
         assert_eq!([99, 100, 101, 102, 103].map(seconds), [1, 0, 0, 0, 1]);
         assert_eq!([69, 133].map(seconds), [31, 31]);
+    }
+
+    #[test]
+    fn a_lease_is_held_by_who_is_a_little_ahead_and_not_by_who_is_far() {
+        let at = |seconds: i64| Timestamp::from_micros(seconds * 1_000_000);
+        let held = |until| is_held(at(until), at(1_000), Duration::from_mins(1));
+        assert_eq!([1_000, 1_001, 1_060, 1_070, 1_071].map(held), [false, true, true, true, false]);
     }
 }

@@ -13,6 +13,7 @@ use pix_domain::people::{KINDS, People, Walk};
 use pix_domain::time::{Clock, Timestamp};
 use uuid::Uuid;
 
+use crate::clocks;
 use crate::config::PersonConfig;
 use crate::store::Store;
 use crate::system::SystemClock;
@@ -68,8 +69,7 @@ impl Standing {
 pub async fn step(store: &Store, config: PersonConfig, now: Timestamp) -> Result<u64, StoreError> {
     let kept = store.facts.fact(FACT).await?;
     let standing = kept.as_deref().and_then(Standing::parse);
-    // A lease that ends later than any does is of a clock gone wrong.
-    if standing.is_some_and(|standing| standing.until > now && standing.until <= now.plus(LEASE)) {
+    if standing.is_some_and(|standing| clocks::is_held(standing.until, now, LEASE)) {
         return Ok(0);
     }
     let at = standing.and_then(|standing| standing.at);

@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::books;
+use crate::clocks;
 use crate::config::ProofConfig;
 use crate::gateway;
 use crate::store::Store;
@@ -276,8 +277,7 @@ impl Proving {
             }
             return Ok(asked);
         }
-        // A lease that ends later than any does is of a clock gone wrong.
-        if standing.until > now && standing.until <= now.plus(LEASE) {
+        if clocks::is_held(standing.until, now, LEASE) {
             return Ok(asked);
         }
         let mine = Standing { until: now.plus(LEASE), ..standing }.text();

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use crate::audited::Audited;
 use crate::books::{self, SigningKey};
+use crate::clocks;
 use crate::commands::audit;
 use crate::config::{BooksSettings, Config, PersonConfig, SealConfig};
 use crate::locking;
@@ -229,8 +230,7 @@ fn is_recent(last: Timestamp, now: Timestamp, interval: Duration) -> bool {
 async fn take_lease(store: &Store, now: Timestamp) -> Result<bool, StoreError> {
     let kept = store.facts.fact(LEASE_FACT).await?;
     let until = kept.as_deref().and_then(|micros| micros.parse().ok()).map(Timestamp::from_micros);
-    // One that ends later than any does is of a clock gone wrong, too.
-    if until.is_some_and(|until| until > now && until <= now.plus(AUDIT_LEASE)) {
+    if until.is_some_and(|until| clocks::is_held(until, now, AUDIT_LEASE)) {
         return Ok(false);
     }
     let mine = now.plus(AUDIT_LEASE).micros().to_string();

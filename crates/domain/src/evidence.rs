@@ -26,7 +26,7 @@ pub const MIN_REPEAT_GAP: Duration = Duration::from_secs(15);
 pub const MAX_LISTED: u32 = 1_000;
 
 /// What is kept of a record whose commit nobody has acknowledged.
-const READ_AGAIN: &str = "read again: the store did not say whether it was kept";
+pub const READ_AGAIN: &str = "read again: the store did not say whether it was kept";
 
 /// What kind of thing was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

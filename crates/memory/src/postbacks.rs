@@ -123,14 +123,10 @@ impl DeliveryStore for MemoryStore {
                     }
                 }
                 EndpointNews::Fails(news) => {
-                    let mut endpoint = *news;
-                    match state.endpoints.get(&endpoint.id) {
-                        Some(kept) => {
-                            endpoint.failing_since = kept.failing_since;
-                            endpoint.off = kept.off.or(endpoint.off);
-                        }
-                        None => endpoint = endpoint.anew(),
-                    }
+                    let endpoint = match state.endpoints.get(&news.id) {
+                        Some(kept) => news.after(kept),
+                        None => news.anew(),
+                    };
                     state.endpoints.insert(endpoint.id, endpoint);
                 }
             }

@@ -505,6 +505,34 @@ pub async fn an_endpoint_is_known_while_it_fails(harness: &mut dyn StoreHarness)
     let stale = Endpoint { failing_since: since, ..endpoint(failing) };
     news(EndpointNews::Fails(Box::new(stale))).await;
     assert_eq!(known().await, [endpoint(None)]);
+    // Several that saw the old one: it has failed for a moment only.
+    services.wait(Duration::from_secs(1));
+    for _ in 0..2 {
+        let stale = Endpoint { failing_since: since, ..endpoint(Some((services.now(), OffReason::Failing))) };
+        news(EndpointNews::Fails(Box::new(stale))).await;
+        assert_eq!(known().await.first().map(|endpoint| endpoint.off), Some(None));
+    }
+    let began = known().await.first().map(|endpoint| endpoint.failing_since).expect("an endpoint");
+    // Off since it has failed for long, by who knows that it has.
+    let long = Endpoint { failing_since: began, ..endpoint(Some((services.now(), OffReason::Failing))) };
+    news(EndpointNews::Fails(Box::new(long.clone()))).await;
+    assert_eq!(known().await, [long]);
+    assert_eq!(deliveries.forget_endpoint(integrator_id, id).await, Ok(true));
+    // All told at once: it works, and two that saw the old failure.
+    news(EndpointNews::Fails(Box::new(Endpoint { failing_since: since, ..endpoint(None) }))).await;
+    for _ in 0..3 {
+        Box::pin(paid_told_to(&services, integrator_id, "a")).await;
+    }
+    let off = Some((services.now(), OffReason::Failing));
+    let stale = EndpointNews::Fails(Box::new(Endpoint { failing_since: since, ..endpoint(off) }));
+    let all = [EndpointNews::Works(id), stale.clone(), stale].into_iter().zip(take(&services).await);
+    let delivered = |claimed| report(&services, &claimed, Standing::Delivered);
+    let all = all
+        .map(|(news, claimed)| DeliveryReport { endpoint: news, ..delivered(claimed) })
+        .collect::<Vec<_>>();
+    assert_eq!(all.len(), 3);
+    tell(&services, all).await;
+    assert_eq!(known().await, [endpoint(None)]);
     news(EndpointNews::Works(id)).await;
     let off = Some((services.now(), OffReason::Gone));
     news(EndpointNews::Fails(Box::new(endpoint(off)))).await;

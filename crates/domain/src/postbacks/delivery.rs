@@ -94,6 +94,15 @@ impl Endpoint {
         let off = self.off.filter(|(_, reason)| *reason == OffReason::Gone);
         Self { failing_since: self.failed_at, off, ..self }
     }
+
+    /// The next failure of one that is kept. What is off stays off; and it isn't switched off for failing since a time before
+    /// it last worked.
+    #[must_use]
+    pub fn after(self, kept: &Self) -> Self {
+        let has_worked = kept.failing_since > self.failing_since;
+        let off = self.off.filter(|(_, reason)| *reason == OffReason::Gone || !has_worked);
+        Self { failing_since: kept.failing_since, off: kept.off.or(off), ..self }
+    }
 }
 
 /// Why a delivery is given up.

@@ -2,7 +2,7 @@
 //! outgoing movement, oldest first.
 
 use pix_domain::error::ServiceError;
-use pix_domain::evidence::{Evidence, EvidenceKind, Proof};
+use pix_domain::evidence::{Evidence, EvidenceKind, Proof, READ_AGAIN};
 use pix_domain::ids::ResourceKind;
 
 use super::find;
@@ -45,6 +45,7 @@ fn render(evidence: &Evidence) -> Object {
 fn detail(evidence: &Evidence) -> &str {
     let of_call = matches!(evidence.kind, EvidenceKind::Answer | EvidenceKind::Consult);
     match evidence.proof {
+        _ if evidence.detail == READ_AGAIN => READ_AGAIN,
         Proof::Nothing if of_call => "the provider could not be asked",
         Proof::NotSent if of_call => "the provider could not be reached; nothing was sent",
         Proof::Unknown if of_call => "the provider gave no answer that can be used",

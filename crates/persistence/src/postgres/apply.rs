@@ -323,8 +323,10 @@ impl Applier {
     /// its place says whether that was the first sending. `open` names the sessions that were lost.
     async fn resolve(&self, sent: &Sent, why: String, mut open: Vec<String>, until: Instant) -> Applied {
         let unknown = |why: String| Err(StoreError::Unknown(why).into());
-        if sent.transition.writes.is_empty() && !sent.transition.postings.is_empty() {
-            // Nothing guards it.
+        let Transition { writes, postings, findings, .. } = &sent.transition;
+        if writes.is_empty() && (!postings.is_empty() || findings.is_empty()) {
+            // Nothing guards it, or it is evidence alone: sent again that writes nothing when the first sending is there, and so
+            // is no commit that waits for a standby.
             return unknown(why);
         }
         let mut why = why;

@@ -5,8 +5,9 @@ use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::result::QueryResult;
 use diesel::sql_types::{Array, BigInt, Bool, Nullable, Text};
-use pix_domain::postbacks::delivery::{DeliveryReport, MAX_COUNTED, Turn};
+use pix_domain::postbacks::delivery::{DeliveryReport, Endpoint, MAX_COUNTED, OffReason, Turn};
 use pix_domain::postbacks::events::EventKey;
+use pix_domain::time::Timestamp;
 use uuid::Uuid;
 
 use crate::codec::{DbId, DbTime, Id, Instant};
@@ -258,13 +259,26 @@ impl QueryFragment<Pg> for Tell {
 
 statement!(Tell => BigInt);
 
-/// Says that an endpoint fails: as the first one, when it isn't known to; as the second, when it is. What was switched off
-/// stays so.
-pub struct Fails(pub EndpointRow, pub EndpointRow);
+/// Says that an endpoint fails: as [`Endpoint::anew`] when it isn't known to, as [`Endpoint::after`] when it is.
+pub struct Fails {
+    anew: EndpointRow,
+    next: EndpointRow,
+    /// It is switched off if what is kept has failed since then.
+    since: DbTime,
+}
+
+impl Fails {
+    /// The statement for that failure.
+    pub fn new(endpoint: Endpoint) -> Self {
+        let is_gone = matches!(endpoint.off, Some((_, OffReason::Gone)));
+        let since = if is_gone { Timestamp::from_micros(i64::MAX) } else { endpoint.failing_since };
+        Self { anew: endpoint.clone().anew().into(), next: endpoint.into(), since: DbTime(since) }
+    }
+}
 
 impl QueryFragment<Pg> for Fails {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        let row = &self.0;
+        let row = &self.anew;
         out.push_sql(
             "INSERT INTO endpoints (integrator_id, id, address, failing_since, failed_at, failure, off_at, off_reason) \
              VALUES (",
@@ -286,12 +300,19 @@ impl QueryFragment<Pg> for Fails {
         out.push_bind_param::<Nullable<Text>, _>(&row.off_reason)?;
         out.push_sql(
             ") ON CONFLICT (integrator_id, id) DO UPDATE SET address = excluded.address, \
-             failed_at = excluded.failed_at, failure = excluded.failure, off_at = coalesce(endpoints.off_at, ",
+             failed_at = excluded.failed_at, failure = excluded.failure, \
+             off_at = coalesce(endpoints.off_at, CASE WHEN endpoints.failing_since <= ",
         );
-        out.push_bind_param::<Nullable<Instant>, _>(&self.1.off_at)?;
-        out.push_sql("), off_reason = coalesce(endpoints.off_reason, ");
-        out.push_bind_param::<Nullable<Text>, _>(&self.1.off_reason)?;
-        out.push_sql(")");
+        out.push_bind_param::<Instant, _>(&self.since)?;
+        out.push_sql(" THEN ");
+        out.push_bind_param::<Nullable<Instant>, _>(&self.next.off_at)?;
+        out.push_sql(
+            " END), off_reason = coalesce(endpoints.off_reason, CASE WHEN endpoints.failing_since <= ",
+        );
+        out.push_bind_param::<Instant, _>(&self.since)?;
+        out.push_sql(" THEN ");
+        out.push_bind_param::<Nullable<Text>, _>(&self.next.off_reason)?;
+        out.push_sql(" END)");
         Ok(())
     }
 }

@@ -67,12 +67,12 @@ impl DerefMut for Conn {
 }
 
 /// While somebody holds a connection, its server owes an answer from each question on: that of a query isn't known to be
-/// there in full before.
+/// there in full before. Who goes away before an answer begins leaves it owed.
 struct Held(Asked);
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.0.set(|of| *of = Owed::default());
+        self.0.set(|of| *of = Owed { since: of.since.filter(|_| !of.has_begun), ..Owed::default() });
     }
 }
 
@@ -443,6 +443,8 @@ struct Asked(Arc<Mutex<Owed>>);
 struct Owed {
     /// Since when it owes an answer.
     since: Option<Instant>,
+    /// Whether that answer has begun.
+    has_begun: bool,
     /// Whether one that has begun is waited for without an end.
     reads_much: bool,
 }
@@ -462,10 +464,12 @@ impl Instrumentation for Asked {
     /// may never come.
     fn on_connection_event(&mut self, event: InstrumentationEvent<'_>) {
         match event {
-            InstrumentationEvent::StartQuery { .. } => self.set(|of| of.since = Some(Instant::now())),
-            InstrumentationEvent::FinishQuery { .. } => {
-                self.set(|of| of.since = (!of.reads_much).then(Instant::now));
+            InstrumentationEvent::StartQuery { .. } => {
+                self.set(|of| *of = Owed { since: Some(Instant::now()), has_begun: false, ..*of });
             }
+            InstrumentationEvent::FinishQuery { .. } => self.set(|of| {
+                *of = Owed { since: (!of.reads_much).then(Instant::now), has_begun: true, ..*of };
+            }),
             _ => {}
         }
     }
@@ -519,6 +523,18 @@ pub fn describe(error: &tokio_postgres::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_goes_away_before_an_answer_begins_leaves_it_owed() {
+        for has_begun in [false, true] {
+            let asked = Asked::default();
+            let held = Held(asked.clone());
+            asked.set(|of| *of = Owed { since: Some(Instant::now()), has_begun, reads_much: true });
+            drop(held);
+            assert_eq!(asked.since().is_some(), !has_begun);
+            asked.set(|of| assert!(!of.reads_much, "for whoever held it alone"));
+        }
+    }
 
     #[test]
     fn an_era_ends_once() {

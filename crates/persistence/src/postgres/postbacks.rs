@@ -226,10 +226,7 @@ impl DeliveryStore for PgStore {
                     let own = endpoints::table.find((owner, DbId(id.0)));
                     diesel::delete(own.filter(endpoints::off_at.is_null())).execute(&mut conn).await
                 }
-                EndpointNews::Fails(endpoint) => {
-                    let anew = endpoint.clone().anew().into();
-                    Fails(anew, (*endpoint).into()).execute(&mut conn).await
-                }
+                EndpointNews::Fails(endpoint) => Fails::new(*endpoint).execute(&mut conn).await,
             };
             done.of("endpoints").map_err(DbError::of_write)?;
         }
@@ -329,9 +326,10 @@ fn key_in(owner: DbId, kind: &str, id: DbId, sequence: i64) -> Result<EventKey, 
     Ok(EventKey { resource, sequence })
 }
 
-/// The last news of each endpoint, in the order of their keys: that of their locks.
+/// The news of each endpoint, in the order of their keys, which is that of their locks. Of failures that follow each other
+/// the last one, off if one of them was.
 fn news_of(reports: &[DeliveryReport]) -> Vec<(DbId, EndpointNews)> {
-    let mut last = BTreeMap::new();
+    let mut all: BTreeMap<_, Vec<EndpointNews>> = BTreeMap::new();
     for report in reports {
         let owner = DbId::from(report.claimed.key.resource.integrator_id);
         let id = match &report.endpoint {
@@ -339,9 +337,16 @@ fn news_of(reports: &[DeliveryReport]) -> Vec<(DbId, EndpointNews)> {
             EndpointNews::Works(id) => *id,
             EndpointNews::Fails(endpoint) => endpoint.id,
         };
-        last.insert((owner, id), report.endpoint.clone());
+        let told = all.entry((owner, id)).or_default();
+        match (told.last_mut(), &report.endpoint) {
+            (Some(EndpointNews::Works(_)), EndpointNews::Works(_)) => {}
+            (Some(EndpointNews::Fails(before)), EndpointNews::Fails(next)) => {
+                **before = Endpoint { off: before.off.or(next.off), ..Endpoint::clone(next) };
+            }
+            (_, news) => told.push(news.clone()),
+        }
     }
-    last.into_iter().map(|((owner, _), news)| (owner, news)).collect()
+    all.into_iter().flat_map(|((owner, _), told)| told.into_iter().map(move |news| (owner, news))).collect()
 }
 
 /// Makes deliveries wait again; how many.

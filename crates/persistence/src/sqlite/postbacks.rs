@@ -395,19 +395,17 @@ fn tell(conn: &mut SqliteConnection, report: DeliveryReport, now: Timestamp) -> 
 }
 
 fn endpoint_fails(conn: &mut SqliteConnection, endpoint: Endpoint) -> Written<()> {
-    let mut row = EndpointRow::from(endpoint.clone());
-    let found = endpoints::table.find((row.integrator_id, row.id)).select(EndpointRow::as_select());
-    let known: Option<EndpointRow> = found.get_result(conn).optional().of("endpoints")?;
-    match known {
-        Some(known) => {
-            row.failing_since = known.failing_since;
-            if known.off_at.is_some() {
-                (row.off_at, row.off_reason) = (known.off_at, known.off_reason);
-            }
-        }
-        None => row = endpoint.anew().into(),
-    }
-    diesel::replace_into(endpoints::table).values(&row).execute(conn).of("endpoints")?;
+    let key = (DbId::from(endpoint.integrator_id), DbId(endpoint.id.0));
+    let found = endpoints::table.find(key).select(EndpointRow::as_select());
+    let kept: Option<EndpointRow> = found.get_result(conn).optional().of("endpoints")?;
+    let endpoint = match kept.map(Endpoint::try_from).transpose()? {
+        Some(kept) => endpoint.after(&kept),
+        None => endpoint.anew(),
+    };
+    diesel::replace_into(endpoints::table)
+        .values(EndpointRow::from(endpoint))
+        .execute(conn)
+        .of("endpoints")?;
     Ok(())
 }
 
