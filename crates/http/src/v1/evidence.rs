@@ -52,3 +52,28 @@ fn detail(evidence: &Evidence) -> &str {
         _ => &evidence.detail,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use pix_domain::ids::{IntegratorId, ResourceRef};
+    use pix_domain::time::Timestamp;
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn what_the_store_did_not_say_is_not_laid_to_the_provider() {
+        let resource = ResourceRef {
+            integrator_id: IntegratorId(Uuid::nil()),
+            kind: ResourceKind::Refund,
+            id: Uuid::nil(),
+        };
+        let told = |proof, text: &str| {
+            let (at, kind) = (Timestamp::from_micros(0), EvidenceKind::Answer);
+            detail(&Evidence { id: Uuid::nil(), resource, at, kind, proof, detail: text.into() }).to_owned()
+        };
+        assert_eq!(told(Proof::NotSent, READ_AGAIN), READ_AGAIN);
+        let refused = "connection refused by 10.0.0.1:443";
+        assert_eq!(told(Proof::NotSent, refused), "the provider could not be reached; nothing was sent");
+    }
+}
