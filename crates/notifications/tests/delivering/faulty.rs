@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use pix_domain::error::StoreError;
@@ -20,6 +21,8 @@ pub struct Faulty {
     pub loads: AtomicU32,
     /// The same of saying what came of them.
     pub tells: AtomicU32,
+    /// How long reading events takes.
+    pub slow: Duration,
     /// An event that can't be read.
     pub damaged: Option<EventKey>,
     /// An event of which nothing can be said.
@@ -29,7 +32,7 @@ pub struct Faulty {
 impl Faulty {
     pub fn over(inner: Arc<dyn DeliveryStore>) -> Self {
         let (takes, loads, tells) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
-        Self { inner, takes, loads, tells, damaged: None, unspeakable: None }
+        Self { inner, takes, loads, tells, slow: Duration::ZERO, damaged: None, unspeakable: None }
     }
 }
 
@@ -47,6 +50,7 @@ impl DeliveryStore for Faulty {
 
     async fn load(&self, keys: Vec<EventKey>) -> Result<Vec<ListedEvent>, StoreError> {
         fail(&self.loads)?;
+        tokio::time::sleep(self.slow).await;
         if self.damaged.is_some_and(|key| keys.contains(&key)) {
             return Err(StoreError::Damaged("as told".into()));
         }

@@ -19,10 +19,10 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use pix_domain::charges::Charge;
 use pix_domain::postbacks::delivery::{DeadReason, OffReason, Standing};
 use pix_domain::postbacks::events::EventKey;
-use pix_domain::postbacks::relay::{ATTEMPT_WAITS, DELIVERY_LEASE};
+use pix_domain::postbacks::relay::{ATTEMPT_WAITS, DELIVERY_LEASE, Prepared};
 use pix_notifications::run::{MAX_HELD, PER_LANE};
 use pix_notifications::{Deliverer, DelivererConfig};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use faulty::Faulty;
 use world::{BROKEN, GONE, Manner, TAKES, World};
@@ -230,6 +230,47 @@ async fn a_success_in_between_starts_the_120_hours_anew() {
     let (_, standing, off) = Box::pin(after_121_hours(true)).await;
     assert!(matches!(standing, Standing::Waiting(_)), "{standing:?}");
     assert_eq!(off, None);
+}
+
+/// A node that read long ago how long an endpoint had failed, while another one has since seen it work.
+#[tokio::test(start_paused = true)]
+async fn what_another_node_has_seen_work_is_not_given_up_by_one_that_has_not() {
+    let mut world = World::new();
+    let (integrator_id, started) = (world.services.integrator().await, Instant::now());
+    world.receivers.behave("slow", BROKEN);
+    world.event(integrator_id, "slow").await;
+    let deliverer = world.deliver_calmly();
+    world.settled_within(HOUR * 90).await;
+    deliverer.stop().await;
+    sleep_until(started + HOUR * 130).await;
+    // The other node has one of these, and this one the rest.
+    world.events(integrator_id, "slow", 4).await;
+    let other = world.relay();
+    let taken = other.take(None, 1, 1, Vec::new()).await.unwrap().deliveries;
+    let (mut prepared, _) = other.prepare(taken).await.unwrap();
+    let Some(Prepared::Send(ready)) = prepared.pop() else { panic!("nothing was taken") };
+    world.receivers.behave("slow", Manner::Answers(500, SECOND * 5));
+    world.deliveries = Arc::new(Faulty { slow: SECOND * 2, ..Faulty::over(world.deliveries.clone()) });
+    let deliverer = world.deliver_with(DelivererConfig { per_endpoint: 1, ..DelivererConfig::default() });
+    sleep(SECOND * 3).await;
+    assert_eq!(world.receivers.running("slow"), 1, "an attempt is on its way");
+    world.receivers.behave("slow", TAKES);
+    let report = other.attempt(*ready).await.unwrap();
+    other.tell(vec![report]).await.unwrap();
+    // It ends while a further turn is read.
+    sleep(SECOND * 3).await;
+    world.event(integrator_id, "slow").await;
+    deliverer.waker().wake();
+    sleep(SECOND * 2).await;
+    assert_eq!(world.receivers.running("slow"), 0);
+    world.settled_within(HOUR).await;
+    let standings: Vec<Standing> =
+        world.standings(integrator_id).await.into_iter().map(|state| state.standing).collect();
+    assert_eq!(standings[0], Standing::Dead(DeadReason::Exhausted));
+    assert_eq!(standings[1..], [Standing::Delivered; 5]);
+    let endpoints = world.services.stores.postbacks.deliveries.endpoints(integrator_id).await.unwrap();
+    assert_eq!(endpoints.iter().find_map(|endpoint| endpoint.off), None);
+    deliverer.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,8 +10,9 @@ use pix_domain::callbacks::{self, Callback, CallbackState};
 use pix_domain::charges::state as charge_state;
 use pix_domain::charges::store::ChargeStore;
 use pix_domain::error::{ApplyError, StoreError, UniqueKey};
+use pix_domain::evidence::{Evidence, EvidenceKind, EvidenceStore, Proof};
 use pix_domain::follow_up::FollowUpStore;
-use pix_domain::ids::IntegratorId;
+use pix_domain::ids::{IntegratorId, ResourceRef};
 use pix_domain::list::ListQuery;
 use pix_domain::provider::Progress;
 use pix_domain::time::Timestamp;
@@ -57,13 +58,19 @@ impl Place {
         let cuts = self.line.cuts();
         self.cut_next(side);
         let answer = ends(self.store.apply(transition)).await;
-        assert_eq!(self.line.cuts(), cuts + 1);
+        // It is counted once both sides are closed.
+        until("the cut", async || self.line.cuts() > cuts).await;
+        assert_eq!(self.line.cuts(), cuts + 1, "{answer:?}");
         answer
     }
 
     fn has(&self, mark: &str) -> bool {
         happened(server(), &self.database).contains(mark)
     }
+}
+
+async fn known(store: &PgStore, resource: ResourceRef) -> Vec<Evidence> {
+    EvidenceStore::list(store, resource).await.unwrap()
 }
 
 fn one_group() -> PgOptions {
@@ -262,6 +269,44 @@ async fn what_is_never_found_out_is_unknown_and_all_of_it_or_nothing() {
     }
 }
 
+/// Sent again it would write nothing when it is there, and so be no commit that waits for a standby.
+#[tokio::test]
+async fn evidence_alone_whose_answer_was_lost_stays_unknown() {
+    for options in ways() {
+        let place = Place::new(options).await;
+        let services = &place.services;
+        let holding = services.withdrawal_intent(place.owner, 100);
+        let resource = holding.withdrawal().unwrap().resource();
+        services.apply(holding).await;
+        let mut kept = Vec::new();
+        for side in SIDES {
+            let seen = Evidence {
+                id: services.id(),
+                resource,
+                at: services.now(),
+                kind: EvidenceKind::Callback,
+                proof: Proof::Nothing,
+                detail: format!("{side:?}"),
+            };
+            let alone = Transition::new(place.owner, services.now()).witness([seen.clone()]);
+            let answer = place.cut_around(side, alone.clone()).await;
+            assert!(matches!(answer, Err(ApplyError::Store(StoreError::Unknown(_)))), "{answer:?}");
+            if side == CutSide::After {
+                kept.push(seen.clone());
+                until("the commit", async || known(&place.store, resource).await == kept).await;
+            } else {
+                assert_eq!(known(&place.store, resource).await, kept);
+            }
+            // Whoever sends it again is told.
+            services.apply(alone).await;
+            if side == CutSide::Before {
+                kept.push(seen);
+            }
+            assert_eq!(known(&place.store, resource).await, kept);
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_line_that_hangs_is_answered_for_and_comes_back() {
     for grouping in [None, Some(Grouping::default())] {
@@ -332,8 +377,10 @@ async fn an_answer_to_one_alone_that_stops_halfway_is_given_up() {
     let (mut now, hour) = (received_at, Duration::from_hours(1));
     let kept = CallbackState::Waiting(now);
     assert_eq!(callbacks::CallbackStore::keep(&*place.store, callback.clone(), kept).await, Ok(true));
-    let page =
-        async || ends(place.store.list(place.owner, &ListQuery { limit: 1, ..ListQuery::default() })).await;
+    let page = async || {
+        ends(ChargeStore::list(&*place.store, place.owner, &ListQuery { limit: 1, ..ListQuery::default() }))
+            .await
+    };
     let mut take = async || {
         now = now.plus(hour).plus(hour);
         let taken = ends(callbacks::CallbackStore::claim(&*place.store, now, hour, 1)).await?;
