@@ -133,6 +133,12 @@ async fn a_lost_database_comes_back_from_a_backup_and_nothing_is_sent_twice(data
     let (ok, said) = says(&gateway, &["restore", "--open", "--reason", "the statement was compared"]);
     assert!(ok && said.contains("asked first"), "{said}");
 
+    // What another provider doesn't know proves nothing.
+    let mut elsewhere = gateway.command(&["restore", "--ask"]);
+    elsewhere.env("PIX_PROVIDER_URL", "https://pix.example.invalid").env("PIX_PROVIDER_CLIENT_ID", "other");
+    let refused = elsewhere.env("PIX_PROVIDER_CLIENT_SECRET", "a-secret").output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("run this with the settings of `serve`"), "{said}");
     let asked = gateway.cli_json(&["restore", "--ask", "--json"]).unwrap();
     assert_eq!(asked["unanswered"], json!(0), "{asked}");
     soon("all settled", || async {

@@ -266,8 +266,11 @@ fn a_start_on_postgresql_that_can_not_go_well_is_refused_with_one_sentence() {
     server.psql(behind, &format!("ALTER DATABASE {behind} SET search_path = public, pg_catalog")).unwrap();
     let hour = format!("CREATE FUNCTION public.{clock} AS $$SELECT pg_catalog.now() - interval '1 hour'$$");
     server.psql(behind, &hour).unwrap();
-    let errors = refused(&["serve"], &[("DATABASE_URL", &slow)]);
-    assert!(errors.contains("s apart") && errors.contains("set both by NTP"), "{errors}");
+    assert!(gateway.command(&["migrate"]).env("DATABASE_URL", &slow).status().unwrap().success());
+    for arguments in [["serve"], ["work"]] {
+        let errors = refused(&arguments, &[("DATABASE_URL", &slow)]);
+        assert!(errors.contains("s apart") && errors.contains("set both by NTP"), "{arguments:?}: {errors}");
+    }
 
     let alone = refused(&["serve"], &[("PIX_TOKEN_KEYS", "")]);
     assert!(alone.contains("PIX_TOKEN_KEYS") && alone.contains("`pix-gateway secrets`"), "{alone}");
@@ -287,6 +290,16 @@ fn a_start_on_postgresql_that_can_not_go_well_is_refused_with_one_sentence() {
         assert_eq!(answer["applied"].as_array().unwrap().is_empty(), applied == 0, "{answer}");
     }
     assert!(gateway.command(&["audit"]).envs(on_empty).status().unwrap().success());
+
+    // Nor is the schema brought up to date by whoever only looks: a server of the version before may run on it.
+    let older = gateway.folder().join("older.db");
+    std::fs::write(&older, "").unwrap();
+    let url = format!("sqlite://{}", older.display());
+    for arguments in [&["audit"][..], &["uncertain"], &["findings"], &["restore"], &["work"]] {
+        let errors = refused(arguments, &[("DATABASE_URL", &url)]);
+        assert!(errors.contains("run `pix-gateway migrate` first"), "{arguments:?}: {errors}");
+        assert_eq!(std::fs::metadata(&older).unwrap().len(), 0, "{arguments:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -22,6 +22,7 @@ use pix_domain::splits::service::SplitService;
 use pix_domain::time::{Clock, Timestamp};
 use pix_domain::transactions::TransactionService;
 use pix_domain::transition::{Transition, TransitionStore};
+use pix_domain::unrecorded::Unrecorded;
 use pix_domain::wallet::statement::StatementService;
 use pix_domain::withdrawals::service::WithdrawalService;
 use pix_http::{Bodies, HttpConfig, ServerCertificate, Services};
@@ -285,6 +286,7 @@ pub async fn ports(
         handle_seed: handle_seed(store).await?,
         outflow: gate,
         duplicate_window: config.duplicate_window,
+        unrecorded: Unrecorded::default(),
     };
     #[cfg(feature = "fail-points")]
     let ports = crate::fail_points::around(ports)?;

@@ -229,6 +229,10 @@ fn proofs(standing: &proving::Standing, now: Timestamp) {
 fn node(health: &Health, condition: &Condition, now: Timestamp) {
     set("pix_ready", "Whether requests can be served.", u64::from(condition.is_ready()));
     metrics::describe_gauge!("pix_worker_alive", "Whether a worker runs.");
+    metrics::describe_gauge!(
+        "pix_unrecorded_answers",
+        "What the provider answered about payments being sent, and the store could not be told yet."
+    );
     for (worker, alive) in &condition.workers {
         metrics::gauge!("pix_worker_alive", "worker" => *worker).set(number(u64::from(*alive)));
     }

@@ -538,6 +538,7 @@ mod tests {
     use pix_domain::restore::NeverRestored;
     use pix_domain::text::ExternalId;
     use pix_domain::transition::{Step, Transition};
+    use pix_domain::unrecorded::Unrecorded;
     use pix_persistence::sqlite::{SqliteOptions, SqliteStore};
     use uuid::Uuid;
 
@@ -668,6 +669,7 @@ mod tests {
                 handle_seed: Uuid::nil(),
                 outflow: Arc::new(NeverRestored),
                 duplicate_window: Duration::ZERO,
+                unrecorded: Unrecorded::default(),
             };
             let after = vec![DAY, DAY * 7];
             Proving::new(&self.store, &ports, ProofConfig { per_minute, after })

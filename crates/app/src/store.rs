@@ -276,11 +276,20 @@ impl Store {
         }
     }
 
-    /// Opens a store that must be there: what only looks or changes must not make an empty one of a mistyped name, which
-    /// an audit would find clean.
-    pub async fn open_existing(config: &Config) -> anyhow::Result<Self> {
+    /// Opens a file that must be there and that no server is on; its schema is brought up to date first if the configuration
+    /// lets that be done.
+    pub async fn open_alone(config: &Config) -> anyhow::Result<Self> {
         match &config.database {
             Database::Sqlite { path, .. } if path.exists() => open_sqlite(path, config.migrate_on_start),
+            _ => Self::open_existing(config).await,
+        }
+    }
+
+    /// Opens a store that must be there, as it is: what only looks or changes must not make an empty one of a mistyped name,
+    /// which an audit would find clean, nor change the schema under a server that runs.
+    pub async fn open_existing(config: &Config) -> anyhow::Result<Self> {
+        match &config.database {
+            Database::Sqlite { path, .. } if path.exists() => open_sqlite(path, false),
             Database::Sqlite { path, .. } => bail!(
                 "there is no database at {}: check DATABASE_URL, or run this in the folder where the gateway runs",
                 path.display()
@@ -297,7 +306,9 @@ fn open_sqlite(path: &Path, migrate: bool) -> anyhow::Result<Store> {
     match SqliteStore::open(path, SqliteOptions { migrate, ..SqliteOptions::default() }) {
         Ok(store) => Ok(Store::of(store)),
         Err(error @ (OpenError::Missing(_) | OpenError::Pending { .. })) => {
-            Err(error).context("PIX_MIGRATE_ON_START is false, so run `pix-gateway migrate` first")
+            Err(error).context(
+                "run `pix-gateway migrate` first, with a backup at hand; `serve` does it by itself unless PIX_MIGRATE_ON_START is false. A copy that was put back in place is for `pix-gateway restore --mark` before either",
+            )
         }
         Err(error) => Err(error.into()),
     }

@@ -9,6 +9,7 @@ use pix_domain::callbacks::{CallbackService, ClaimedCallback};
 use pix_domain::follow_up::FollowUp;
 use pix_domain::ports::Ports;
 use pix_domain::reconciler::{BATCH, LEASE, Reconciler};
+use pix_domain::unrecorded::Unrecorded;
 use pix_traces::{Kind, Told, of_record};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
@@ -99,6 +100,7 @@ impl Worker {
             // What is being worked on is finished; the rest is claimed by somebody else.
             let all = u32::try_from(MAX_AT_ONCE).unwrap_or(u32::MAX);
             let _ = work.permits.acquire_many(all).await;
+            work.record().await;
         });
         Self { stop, task, pulse }
     }
@@ -127,6 +129,7 @@ impl Shop {
     /// Claims one batch of each kind and starts working on it; whether there may be more.
     async fn pass(&self, stopped: &watch::Receiver<bool>) -> bool {
         self.pulse.beat();
+        self.record().await;
         let limit = self.batch();
         let follow_ups = self.reconciler.claim(limit).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "due follow-ups can't be claimed");
@@ -155,6 +158,13 @@ impl Shop {
         more
     }
 
+    /// Records what the store could not be told before; how much is left.
+    async fn record(&self) -> usize {
+        let left = self.reconciler.record().await;
+        metrics::gauge!("pix_unrecorded_answers").set(f64::from(u32::try_from(left).unwrap_or(u32::MAX)));
+        left
+    }
+
     async fn forget(&self) {
         loop {
             match self.callbacks.forget(self.config.keep_callbacks, FORGET_BATCH).await {
@@ -166,6 +176,18 @@ impl Shop {
                 }
             }
         }
+    }
+}
+
+/// Says at the very end of a process what it could not record and nobody else knows.
+pub fn tell_left(unrecorded: &Unrecorded) {
+    let left = unrecorded.len();
+    if left > 0 {
+        tracing::error!(
+            left,
+            "what the provider answered about payments that were being sent could not be recorded; the provider is asked \
+             about them: see `pix-gateway uncertain`"
+        );
     }
 }
 

@@ -31,6 +31,8 @@ pub struct OverHttp {
     pub server_micros: f64,
     /// Processor time of the database for each request, in microseconds.
     pub database_micros: f64,
+    /// Processor time of the load itself for each request, in microseconds.
+    pub load_micros: f64,
 }
 
 impl OverHttp {
@@ -41,26 +43,29 @@ impl OverHttp {
         connections: Vec<Connection>,
         postmaster: Option<u32>,
     ) -> anyhow::Result<Self> {
-        let read = || (cpu_seconds(server), postmaster.map_or(0.0, family_cpu_seconds));
-        let (mut begin, mut end) = ((0.0, 0.0), (0.0, 0.0));
+        let load = std::process::id();
+        let read = || [cpu_seconds(server), postmaster.map_or(0.0, family_cpu_seconds), cpu_seconds(load)];
+        let (mut begin, mut end) = ([0.0; 3], [0.0; 3]);
         let measured = drive(connections, bench.plan, || begin = read(), || end = read()).await?;
         let each = 1e6 / measured.done.max(1) as f64;
         Ok(Self {
             measured,
-            server_micros: (end.0 - begin.0) * each,
-            database_micros: (end.1 - begin.1) * each,
+            server_micros: (end[0] - begin[0]) * each,
+            database_micros: (end[1] - begin[1]) * each,
+            load_micros: (end[2] - begin[2]) * each,
         })
     }
 
     /// What a row says beside the rate.
     pub fn note(&self) -> String {
         format!(
-            "p50 {:.2}, p99 {:.2}, p99.9 {:.2} ms; CPU each: server {:.0} µs, database {:.0} µs",
+            "p50 {:.2}, p99 {:.2}, p99.9 {:.2} ms; CPU each: server {:.0} µs, database {:.0} µs, load {:.0} µs",
             self.measured.millis(0.5),
             self.measured.millis(0.99),
             self.measured.millis(0.999),
             self.server_micros,
-            self.database_micros
+            self.database_micros,
+            self.load_micros
         )
     }
 }

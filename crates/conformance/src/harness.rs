@@ -30,6 +30,7 @@ use pix_domain::splits::service::SplitService;
 use pix_domain::splits::store::SplitStore;
 use pix_domain::transactions::TransactionService;
 use pix_domain::transition::TransitionStore;
+use pix_domain::unrecorded::Unrecorded;
 use pix_domain::wallet::store::WalletStore;
 use pix_domain::withdrawals::service::WithdrawalService;
 use pix_domain::withdrawals::store::WithdrawalStore;
@@ -164,6 +165,7 @@ impl Services {
             outflow: Arc::new(NeverRestored),
             // Most cases ask for the same again and again; those about twins bring a window.
             duplicate_window: Duration::ZERO,
+            unrecorded: Unrecorded::default(),
         };
         Self::with(stores, provider, clock, ids, ports)
     }

@@ -288,6 +288,7 @@ macro_rules! store_suite {
                 an_early_callback_is_looked_at_again,
                 what_leads_nowhere_is_given_up,
                 a_callback_is_evidence_of_itself,
+                an_answer_older_than_its_callback_is_asked_for_again,
                 two_workers_never_take_up_the_same,
                 a_callback_after_the_end_is_credited,
             }

@@ -4,18 +4,20 @@
 //! before; the wallet's row equals the sum of its postings; the five accounts sum to zero; each record's postings are
 //! exactly those its state calls for; a charge's totals equal its receipts and its refunds. Over all integrators:
 //! what a charge gave is what its recipients have of it ([`compare`](crate::splits::service::compare),
-//! [`trace`](crate::splits::service::trace)).
+//! [`trace`](crate::splits::service::trace)), and no PIX is credited to two of them ([`check_across`]).
 
 mod reckoning;
 
+use std::collections::btree_map::Entry as Slot;
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 
 use crate::charges::{Charge, Receipt};
 use crate::error::StoreError;
-use crate::ids::{IntegratorId, ResourceRef};
+use crate::ids::{IntegratorId, ResourceKind, ResourceRef};
 use crate::money::Cents;
+use crate::provider::ReceiptKey;
 use crate::refunds::Refund;
 use crate::splits::Split;
 use crate::wallet::{Account, Entry, Wallet};
@@ -139,6 +141,34 @@ pub fn check(integrator_id: IntegratorId, book: &Book) -> Vec<Difference> {
     audit.totals(book);
     audit.events(book);
     audit.differences
+}
+
+/// Checks what no book shows alone: that no PIX was credited in two of them.
+pub fn check_across<'a>(books: impl IntoIterator<Item = (IntegratorId, &'a Book)>) -> Vec<Difference> {
+    let (mut credited, mut differences) = (BTreeMap::new(), Vec::new());
+    for (integrator_id, book) in books {
+        // What a provider numbers itself, another one may too.
+        let told = |receipt: &&Receipt| matches!(receipt.payment.key, ReceiptKey::EndToEnd(_));
+        for receipt in book.receipts.iter().filter(told) {
+            match credited.entry(&receipt.payment.key) {
+                Slot::Vacant(unknown) => {
+                    unknown.insert(integrator_id);
+                }
+                Slot::Occupied(first) if *first.get() != integrator_id => differences.push(Difference {
+                    integrator_id,
+                    resource: Some(ResourceRef {
+                        integrator_id,
+                        kind: ResourceKind::Charge,
+                        id: receipt.charge_id.0,
+                    }),
+                    what: format!("its PIX was credited to the integrator {}, too", first.get()),
+                }),
+                // Of one book `check` tells.
+                Slot::Occupied(_) => {}
+            }
+        }
+    }
+    differences
 }
 
 struct Audit {

@@ -202,19 +202,17 @@ impl CallbackService {
             // It may have overtaken our own answer.
             return Ok(Err(Some(CallbackEnd::Unmatched)));
         };
-        if claimed.attempts == 1 {
-            self.transactions.called_back(resource, &claimed.callback).await;
-        }
+        self.transactions.called_back(resource, &claimed.callback).await;
         let before = match self.transactions.find(resource).await {
             Ok(before) => before,
             Err(ServiceError::NotFound) => return Ok(Ok(CallbackEnd::Unmatched)),
             Err(error) => return Err(error),
         };
         match self.transactions.consult_read(before.clone()).await {
-            // Nothing else asks about what is done with. What the provider says of it may be older than what it calls back
-            // about, so it is asked once more.
+            // What the provider says may be older than what it calls back about, and the next question about the record may
+            // be far away: when nothing is new, it is asked once more.
             Ok((after, ProviderAnswer::Known(_)))
-                if claimed.attempts == 1 && after == before && after.is_done_with() =>
+                if claimed.attempts == 1 && after.says_no_more_than(&before) =>
             {
                 Ok(Err(Some(CallbackEnd::Learnt)))
             }

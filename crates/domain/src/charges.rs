@@ -196,7 +196,7 @@ impl Charge {
 
     /// How much of the payment is not the integrator's any more: refunds in progress, refunds done, and what was taken
     /// back.
-    fn gone(&self) -> Option<Cents> {
+    pub(crate) fn gone(&self) -> Option<Cents> {
         self.refund_reserved.checked_add(self.refunded)?.checked_add(self.taken_back)
     }
 }

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::ids::ResourceRef;
+use crate::ids::{ChargeId, ResourceRef};
 use crate::invalid::Invalid;
 use crate::limits::Standing;
 
@@ -116,6 +116,8 @@ pub enum ServiceError {
         code: String,
         /// The provider's reason.
         message: String,
+        /// The charge that is `failed` for it now, when one is.
+        charge: Option<ChargeId>,
     },
     /// Nothing was sent to the provider; try again later.
     #[error("the settlement provider is not available; nothing was done")]

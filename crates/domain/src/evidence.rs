@@ -159,6 +159,11 @@ impl Seen {
         Self { kind, proof, detail: detail.chars().take(MAX_DETAIL_CHARS).collect(), at: None }
     }
 
+    /// That an intent was not sent, since the store couldn't say that it was kept.
+    pub(crate) fn read_again() -> Self {
+        Self::new(EvidenceKind::Answer, Proof::NotSent, READ_AGAIN)
+    }
+
     /// What a report of the provider proves.
     pub(crate) fn report(kind: EvidenceKind, report: &OutgoingReport) -> Self {
         let (proof, detail) = match &report.progress {
@@ -224,6 +229,12 @@ impl Ports {
         }
     }
 
+    /// Whether the very intent is stored with which the evidence `attempt` came.
+    pub(crate) async fn is_kept(&self, resource: ResourceRef, attempt: Uuid) -> Result<bool, StoreError> {
+        let known = self.stores.evidence.list(resource).await?;
+        Ok(known.iter().any(|evidence| evidence.id == attempt))
+    }
+
     /// Whether a stored record is the one that this request has stored, by the evidence that came with it. Another request
     /// with the same handle may have given it the same id.
     pub(crate) async fn is_ours(
@@ -234,8 +245,10 @@ impl Ports {
         if ids::timeless(resource.id).is_none() {
             return Ok(true);
         }
-        let known = self.stores.evidence.list(resource).await?;
-        Ok(known.iter().any(|evidence| Some(evidence.id) == attempt))
+        match attempt {
+            Some(attempt) => self.is_kept(resource, attempt).await,
+            None => Ok(false),
+        }
     }
 
     /// Stores `step`, which puts a record in the queue that was read though the store couldn't say that its intent was kept.
@@ -243,7 +256,7 @@ impl Ports {
     /// up sends it, after a commit of its own. `None` when this one isn't acknowledged either.
     pub(crate) async fn hold_back(&self, resource: ResourceRef, step: Step) -> Option<Transition> {
         let Step::Next(queued) = step else { return None };
-        let seen = self.evidence(resource, Seen::new(EvidenceKind::Answer, Proof::NotSent, READ_AGAIN));
+        let seen = self.evidence(resource, Seen::read_again());
         let queued = queued.witness([seen]);
         self.stores.transitions.apply(queued.clone()).await.ok()?;
         Some(queued)

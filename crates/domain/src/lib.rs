@@ -72,5 +72,6 @@ pub mod text;
 pub mod time;
 pub mod transactions;
 pub mod transition;
+pub mod unrecorded;
 pub mod wallet;
 pub mod withdrawals;

@@ -23,6 +23,7 @@ use crate::splits::store::SplitStore;
 use crate::text::{ExternalId, IdempotencyKey};
 use crate::time::Clock;
 use crate::transition::{Transition, TransitionStore};
+use crate::unrecorded::Unrecorded;
 use crate::wallet::store::WalletStore;
 use crate::withdrawals::store::WithdrawalStore;
 
@@ -128,6 +129,9 @@ pub struct Ports {
     /// How long after it was done a cash-out or refund stands in the way of one just like it, when no handle tells the two
     /// apart.
     pub duplicate_window: Duration,
+    /// What became of sendings and the store could not be told yet. All use cases of a process share one:
+    /// [`Reconciler::record`](crate::reconciler::Reconciler::record) tells it.
+    pub unrecorded: Unrecorded,
 }
 
 type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -29,6 +29,12 @@ impl Reconciler {
         Self { transactions: TransactionService::new(ports.clone()), ports }
     }
 
+    /// Tells the store what became of sendings that it could not be told then; how many are left. To be called before every
+    /// claim, and once more when no more is worked on.
+    pub async fn record(&self) -> usize {
+        self.transactions.record().await
+    }
+
     /// Claims what is due, at most `limit` and at most [`BATCH`].
     pub async fn claim(&self, limit: u32) -> Result<Vec<FollowUp>, StoreError> {
         self.ports.stores.follow_ups.claim(self.ports.clock.now(), LEASE, limit.min(BATCH)).await
@@ -41,6 +47,7 @@ impl Reconciler {
 
     /// Claims and processes one batch, one after another; how many it was.
     pub async fn run_once(&self) -> Result<usize, StoreError> {
+        self.record().await;
         let due = self.claim(BATCH).await?;
         for item in &due {
             // What fails now is claimed again after its lease.

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::callbacks::Callback;
 use crate::charges::service::ChargeService;
 use crate::charges::{Charge, ChargeState};
-use crate::error::ServiceError;
+use crate::error::{ServiceError, StoreError};
 use crate::evidence::{Evidence, EvidenceKind, Proof, Seen};
 use crate::follow_up::FollowUp;
 use crate::ids::{ChargeId, IntegratorId, RefundId, ResourceKind, ResourceRef, WithdrawalId};
@@ -17,6 +17,7 @@ use crate::refunds::Refund;
 use crate::refunds::service::RefundService;
 use crate::schedule;
 use crate::text::ExternalId;
+use crate::unrecorded::{Sending, Submitted, TOLD_AT_ONCE, TOLD_WITHIN, may_end};
 use crate::withdrawals::service::WithdrawalService;
 use crate::withdrawals::{OutgoingState, Withdrawal};
 
@@ -32,13 +33,14 @@ pub enum Transaction {
 }
 
 impl Transaction {
-    /// Whether nothing asks about it by itself any more, or hardly.
-    pub const fn is_done_with(&self) -> bool {
-        match self {
-            Self::Charge(charge) => !matches!(charge.state, ChargeState::Creating | ChargeState::Pending),
-            Self::Withdrawal(withdrawal) => withdrawal.state.is_final(),
-            Self::Refund(refund) => refund.state.is_final(),
-        }
+    /// Whether nothing was learnt about it since it was `before`: it is the same, or its time was over.
+    pub fn says_no_more_than(&self, before: &Self) -> bool {
+        let is_over = matches!(
+            (before, self),
+            (Self::Charge(before), Self::Charge(after))
+                if before.state == ChargeState::Pending && after.state == ChargeState::Expired
+        );
+        is_over || self == before
     }
 
     /// What this is.
@@ -80,6 +82,31 @@ impl TransactionService {
             refunds: RefundService::new(ports.clone()),
             ports,
         }
+    }
+
+    /// See [`Reconciler::record`](crate::reconciler::Reconciler::record). What can't be told yet, or not yet be found, is
+    /// remembered.
+    pub(crate) async fn record(&self) -> usize {
+        let (unrecorded, begun) = (&self.ports.unrecorded, self.ports.clock.now());
+        for _ in 0..unrecorded.len().min(TOLD_AT_ONCE) {
+            let Some(told) = unrecorded.next() else { break };
+            let Some(Sending { of, heard }) = told.sending() else { break };
+            let ended = match of {
+                Submitted::Withdrawal(submitted) => self.withdrawals.record_late(submitted, heard).await,
+                Submitted::Refund(submitted) => self.refunds.record_late(submitted, heard).await,
+            };
+            match ended {
+                Ok(false) => {}
+                // The store is away: so it is for the others.
+                Err(ServiceError::Store(StoreError::Unavailable(_) | StoreError::Unknown(_))) => break,
+                Err(error) if may_end(&error) => {}
+                Ok(true) | Err(_) => told.done(),
+            }
+            if self.ports.clock.now().since(begun) >= TOLD_WITHIN {
+                break;
+            }
+        }
+        unrecorded.len()
     }
 
     /// The integrator's record with this public id.
@@ -205,6 +232,15 @@ impl TransactionService {
     pub async fn called_back(&self, resource: ResourceRef, callback: &Callback) {
         if resource.kind != ResourceKind::Charge {
             let detail = format!("{} bytes, digest {}", callback.body.len(), callback.digest().simple());
+            let known = self.ports.stores.evidence.list(resource).await;
+            let is_same = |seen: &Evidence| {
+                seen.kind == EvidenceKind::Callback
+                    && seen.at >= callback.received_at
+                    && seen.detail == detail
+            };
+            if known.is_ok_and(|known| known.iter().any(is_same)) {
+                return;
+            }
             let seen = Seen::new(EvidenceKind::Callback, Proof::Nothing, &detail);
             self.ports.note(self.ports.evidence(resource, seen)).await;
         }

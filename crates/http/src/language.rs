@@ -594,7 +594,7 @@ mod tests {
             ServiceError::LimitExceeded(Box::new(standing())),
             ServiceError::RefundExceedsPaid,
             ServiceError::RefundWindowClosed,
-            ServiceError::ProviderRejected { code: code.0, message: code.1 },
+            ServiceError::ProviderRejected { code: code.0, message: code.1, charge: None },
             ServiceError::ProviderUnavailable,
             ServiceError::ProviderTimeout,
             ServiceError::Contention,

@@ -519,3 +519,27 @@ async fn a_damaged_record_is_passed_over_and_a_locked_part_is_of_its_record() {
     ));
     assert!(matches!(ChargeStore::find(&*place.store, owner, id(0)).await, Err(StoreError::Damaged(_))));
 }
+
+/// A copy has its name only when it is whole and says that it is a copy: until then nobody can serve it by mistake.
+#[tokio::test]
+async fn a_copy_has_its_name_only_when_it_says_that_it_is_one() {
+    let place = place();
+    let to = place.path.with_extension("copy");
+    let partial = || {
+        let all = std::fs::read_dir(place.path.parent().unwrap()).unwrap();
+        all.filter(|entry| entry.as_ref().unwrap().file_name().to_str().unwrap().ends_with(".partial"))
+            .count()
+    };
+    SqliteStore::back_up(&place.path, &to, "copy", "1").unwrap();
+    assert!(to.exists() && partial() == 0);
+    assert_eq!(open(&to).fact("copy").await.unwrap().as_deref(), Some("1"));
+    // What is there is not written over.
+    let before = std::fs::read(&to).unwrap();
+    assert!(SqliteStore::back_up(&place.path, &to, "copy", "2").is_err());
+    assert!(std::fs::read(&to).unwrap() == before && partial() == 0);
+    // And what can't say that it is a copy gets no name.
+    std::fs::remove_file(&to).unwrap();
+    place.damage("DROP TABLE facts");
+    assert!(SqliteStore::back_up(&place.path, &to, "copy", "1").is_err());
+    assert!(!to.exists() && partial() == 0);
+}

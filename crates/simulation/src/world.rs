@@ -34,6 +34,7 @@ use pix_domain::splits::service::{compare, trace};
 use pix_domain::time::{Clock, Timestamp};
 use pix_domain::transactions::TransactionService;
 use pix_domain::transition::Record;
+use pix_domain::unrecorded::Unrecorded;
 use pix_domain::withdrawals::OutgoingState;
 use pix_domain::withdrawals::service::WithdrawalService;
 use pix_memory::MemoryStore;
@@ -71,6 +72,8 @@ struct Node {
     decisions: DecisionService,
     reconciler: Reconciler,
     clock: NodeClock,
+    /// What it could not record; gone when it crashes.
+    unrecorded: Unrecorded,
     down_until: Option<Timestamp>,
 }
 
@@ -150,6 +153,7 @@ impl World {
             handle_seed: Uuid::from_u128(1),
             outflow: Arc::new(NeverRestored),
             duplicate_window,
+            unrecorded: Unrecorded::default(),
         };
         Node {
             desk: FrontDesk {
@@ -160,6 +164,7 @@ impl World {
             transactions: TransactionService::new(ports.clone()),
             callbacks: CallbackService::new(ports.clone()),
             decisions: DecisionService::new(ports.clone()),
+            unrecorded: ports.unrecorded.clone(),
             reconciler: Reconciler::new(ports),
             clock: NodeClock { sim: sim.clone(), ahead },
             down_until: None,
@@ -449,6 +454,7 @@ impl World {
         let (reconciler, inbox) = (self.nodes[node].reconciler.clone(), self.nodes[node].callbacks.clone());
         let sim = self.sim.clone();
         self.tasks.start(node, Purpose::Claim, async move {
+            reconciler.record().await;
             let due = reconciler.claim(BATCH).await.unwrap_or_default();
             let callbacks = inbox.claim(BATCH).await.unwrap_or_default();
             sim.with(|state| {
@@ -469,6 +475,7 @@ impl World {
     fn crash(&mut self) {
         let Some(node) = self.up_node() else { return };
         let lost = self.tasks.crash(node);
+        self.nodes[node].unrecorded.clear();
         self.sim.with(|state| {
             state.trace(|| format!("node {node} crashes in the middle of {} tasks", lost.len()));
             state.count(Fault::Crash);

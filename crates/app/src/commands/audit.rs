@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use pix_domain::audit::{Book, Difference, StoredFinding, check};
+use pix_domain::audit::{Book, Difference, StoredFinding, check, check_across};
 use pix_domain::credentials::Integrator;
 use pix_domain::money::Cents;
 use pix_domain::seals::KeptDifference;
@@ -110,6 +110,7 @@ pub async fn audit(store: &Store, log: Option<&Path>) -> anyhow::Result<Report> 
         }
         books.push(book);
     }
+    differences.extend(check_across(integrators.iter().map(|integrator| integrator.id).zip(&books)));
     let seals = store.seals.differences(MAX_DIFFERENCES).await?;
     let provider = match log {
         Some(path) => {

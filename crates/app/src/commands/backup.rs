@@ -34,7 +34,7 @@ pub async fn run(config: &Config, file: &Path, json: bool) -> anyhow::Result<Exi
             let made =
                 tokio::task::spawn_blocking(move || SqliteStore::back_up(&from, &to, COPY_FACT, &value))
                     .await?;
-            remove_if_failed(file, made.map_err(Into::into))?;
+            made?;
         }
         Database::Postgres { url } => {
             // Before anything is in it: it will hold personal data and hashes of secrets.

@@ -92,18 +92,16 @@ async fn put_in_place(config: &Config, file: &Path) -> anyhow::Result<()> {
             let made =
                 tokio::task::spawn_blocking(move || SqliteStore::back_up(&from, &to, COPY_FACT, &value))
                     .await?;
-            if let Err(error) = made {
-                let _ = std::fs::remove_file(path);
-                return Err(error).context("the backup can't be put in place");
-            }
-            Ok(())
+            made.context("the backup can't be put in place")?;
+            // A backup of an older version is brought up to this one.
+            Store::open(config).await.map(drop)
         }
         Database::Postgres { url } => {
             let value = SystemClock.now().micros().to_string();
             restore_dump(url, file, COPY_FACT, &value).await.context(
                 "the backup can't be put in place (nothing was changed): DATABASE_URL must name an empty database",
             )?;
-            // A backup of an older version is brought up to this one.
+            // As above.
             Store::open(config).await.map(drop)
         }
     }
@@ -114,7 +112,8 @@ async fn mark(config: &Config, why: &str, verify: bool, json: bool) -> anyhow::R
     // What a server of others does can't be seen from here.
     let alone = !config.database.is_shared();
     let _lock = alone.then(|| gateway::lock(&config.database.beside(gateway::LOCK_ENDING))).transpose()?;
-    let store = Store::open_existing(config).await?;
+    // One of an older version is brought up to this one: no server runs on a file that is locked here.
+    let store = if alone { Store::open_alone(config).await? } else { Store::open_existing(config).await? };
     let journal = Journal::of_somebody(&store, config)?;
     let copied_at = copied_at(&store).await?;
     let now = SystemClock.now();
@@ -221,6 +220,7 @@ async fn open(config: &Config, why: &str, json: bool) -> anyhow::Result<ExitCode
 /// payments. What it answers is booked as ever.
 async fn ask(config: &Config, json: bool) -> anyhow::Result<ExitCode> {
     let store = Store::open_existing(config).await?;
+    gateway::refuse_another_provider(config, &store).await?;
     let ports = gateway::idle_ports(config, &store, Gate::of(&store, config.restore_ask).await?).await?;
     let transactions = TransactionService::new(ports);
     let since = Timestamp::from_micros(
@@ -230,7 +230,9 @@ async fn ask(config: &Config, json: bool) -> anyhow::Result<ExitCode> {
     for integrator in store.integrators.list().await? {
         let book = store.books.book(integrator.id).await?;
         let charges = book.charges.iter().filter(|charge| charge.updated_at >= since).map(Charge::resource);
-        let sent = book.withdrawals.iter().filter(|sent| sent.updated_at >= since).map(Withdrawal::resource);
+        // What isn't final the gateway asks about by itself, with more care.
+        let sent = book.withdrawals.iter().filter(|sent| sent.state.is_final() && sent.updated_at >= since);
+        let sent = sent.map(Withdrawal::resource);
         for resource in charges.chain(sent) {
             asked = asked.saturating_add(1);
             if !matches!(

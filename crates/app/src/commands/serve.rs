@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use pix_domain::credentials::KeyChange;
 use pix_domain::postbacks::relay::Relay;
+use pix_domain::unrecorded::Unrecorded;
 use pix_http::Stopping;
 use pix_notifications::Deliverer;
 use pix_settlement::ClientTls;
@@ -27,7 +28,7 @@ use crate::otlp::{self, Exporter};
 use crate::restored::{self, Gate};
 use crate::sealing::Sealing;
 use crate::store::{self, Store};
-use crate::worker::Worker;
+use crate::worker::{Worker, tell_left};
 
 /// The name of the integrator that `--demo` makes.
 const DEMO_NAME: &str = "demo";
@@ -44,6 +45,7 @@ pub struct Running {
     stopping: Stopping,
     task: JoinHandle<std::io::Result<()>>,
     worker: Worker,
+    unrecorded: Unrecorded,
     deliverer: Deliverer,
     sealing: Sealing,
     admin: Option<Admin>,
@@ -127,6 +129,7 @@ pub async fn start(config: &Config, arguments: &cli::Serve) -> anyhow::Result<Ru
     let server = pix_http::serve(http, listener, services).await?;
     let handle = server.handle();
     let sealing = Sealing::start(&store, &ports, config)?;
+    let unrecorded = ports.unrecorded.clone();
     let worker = Worker::start(ports, config.worker);
     health.watch_breaker(breaker);
     health.watch(RECONCILER, worker.watch());
@@ -143,6 +146,7 @@ pub async fn start(config: &Config, arguments: &cli::Serve) -> anyhow::Result<Ru
         stopping,
         task: tokio::spawn(server),
         worker,
+        unrecorded,
         deliverer,
         sealing,
         admin,
@@ -208,6 +212,8 @@ impl Running {
         if let Some(simulator) = self.simulator {
             simulator.stop().await;
         }
+        // Requests whose clients went away may have been longer at it than the workers.
+        tell_left(&self.unrecorded);
     }
 }
 

@@ -20,7 +20,7 @@ use crate::otlp;
 use crate::restored::{self, Gate};
 use crate::sealing::Sealing;
 use crate::store::Store;
-use crate::worker::Worker;
+use crate::worker::{Worker, tell_left};
 
 /// Runs the workers until told to stop.
 pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
@@ -57,6 +57,7 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
         admin.open(console::of(&config, &health, &ports, answered));
     }
     let sealing = Sealing::start(&store, &ports, &config)?;
+    let unrecorded = ports.unrecorded.clone();
     let worker = Worker::start(ports, config.worker);
     health.watch_breaker(breaker);
     health.watch(RECONCILER, worker.watch());
@@ -77,5 +78,6 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     if let Some(admin) = admin {
         admin.stop().await;
     }
+    tell_left(&unrecorded);
     Ok(ExitCode::SUCCESS)
 }

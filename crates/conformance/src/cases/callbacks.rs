@@ -50,11 +50,17 @@ pub async fn a_callback_leads_to_a_question_and_not_to_money(harness: &mut dyn S
     let services = services(harness);
     let integrator_id = services.integrator().await;
     let charge = services.charge(integrator_id, 5_000).await;
-    assert_eq!(called_back(&services, charge.id.0, r#"{"forged":"paid"}"#).await, LEARNT);
+    // Where nothing is new the provider is asked once more: its answer may be older than what is called back about.
+    let state = called_back(&services, charge.id.0, r#"{"forged":"paid"}"#).await;
+    assert!(matches!(state, CallbackState::Waiting(at) if at <= services.now().plus(Duration::from_secs(5))));
+    services.wait(Duration::from_secs(5));
+    assert_eq!(round(&services).await, 1);
     assert_eq!(services.balances(integrator_id).await, (0, 0));
+    services.wait(Duration::from_hours(1));
+    assert_eq!(round(&services).await, 0);
     services.provider.receives(charge.id.0, services.payment(5_000));
     assert_eq!(called_back(&services, charge.id.0, "1").await, LEARNT);
-    // What is done with is asked about once more: the answer may be older than what is called back about.
+    // So where it is paid.
     for body in ["2", "3"] {
         let state = called_back(&services, charge.id.0, body).await;
         assert!(matches!(state, CallbackState::Waiting(_)));
@@ -66,6 +72,27 @@ pub async fn a_callback_leads_to_a_question_and_not_to_money(harness: &mut dyn S
     assert_eq!(services.balances(integrator_id).await, (5_700, 0));
     services.wait(Duration::from_hours(1));
     assert_eq!(round(&services).await, 0);
+}
+
+/// A provider that calls back before its own answers tell of it: the payment is known within seconds, also when our own
+/// clock says meanwhile that the charge's time is over.
+pub async fn an_answer_older_than_its_callback_is_asked_for_again(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let integrator_id = services.integrator().await;
+    let mut credited = 0;
+    for is_over in [false, true] {
+        let charge = services.charge(integrator_id, 5_000).await;
+        if is_over {
+            services.clock.set(charge.expires_at);
+        }
+        let state = called_back(&services, charge.id.0, "{}").await;
+        assert!(matches!(state, CallbackState::Waiting(_)), "{state:?}");
+        services.provider.receives(charge.id.0, services.payment(5_000));
+        services.wait(Duration::from_secs(5));
+        assert_eq!(round(&services).await, 1);
+        credited += 5_000;
+        assert_eq!(services.balances(integrator_id).await, (credited, 0));
+    }
 }
 
 /// A callback that says what a waiting one says is not kept again; once that has ended, it is.
@@ -168,6 +195,19 @@ pub async fn a_callback_is_evidence_of_itself(harness: &mut dyn StoreHarness) {
     assert_eq!(of_callback.len(), 1);
     assert!(of_callback[0].proof == Proof::Nothing && !of_callback[0].detail.contains("Ana"));
     assert_eq!(services.withdrawal(&withdrawal).await.state, OutgoingState::Completed);
+
+    // So it is when whoever took it in died before working on it; and it is kept once, however often it is worked on.
+    services.provider.answers_next(Answer::LostAnswer);
+    let created = services.withdrawals.create(withdrawal_command(integrator_id, 3_000)).await;
+    let withdrawal = created.expect("a withdrawal").into_inner();
+    calls_back(&services, withdrawal.id.0, "{}").await.expect("a callback");
+    services.provider.questions_fail(Some(ProviderError::Unavailable("x".into())));
+    for _ in 0..2 {
+        services.wait(CALLBACK_LEASE);
+        assert_eq!(round(&services).await, 1);
+        let seen = services.transactions.evidence(withdrawal.resource()).await.expect("evidence");
+        assert_eq!(seen.iter().filter(|seen| seen.kind == EvidenceKind::Callback).count(), 1);
+    }
 }
 
 /// Two that take up callbacks at once never get the same one; together they get all, whatever is waiting.

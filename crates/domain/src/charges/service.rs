@@ -18,10 +18,12 @@ use crate::money::{Amount, Cents};
 use crate::ports::{Applied, MAX_STALE_RETRIES, Outcome, Ports};
 use crate::postbacks::events::PostbackScope;
 use crate::provider::{ChargeReport, Party, Payment, ProviderError, Removal};
+use crate::refunds::Refund;
 use crate::schedule;
 use crate::splits::{self, NewShare, Share};
 use crate::text::{Email, ExternalId, IdempotencyKey, PayerQuestion, PostbackUrl};
 use crate::transition::Step;
+use crate::withdrawals::OutgoingState;
 
 /// What an integrator asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,7 +115,9 @@ fn not_asked(error: ProviderError) -> ServiceError {
     match error {
         ProviderError::Unavailable(_) => ServiceError::ProviderUnavailable,
         ProviderError::Indeterminate(_) | ProviderError::Mismatch(_) => ServiceError::ProviderTimeout,
-        ProviderError::Rejected { code, message, .. } => ServiceError::ProviderRejected { code, message },
+        ProviderError::Rejected { code, message, .. } => {
+            ServiceError::ProviderRejected { code, message, charge: None }
+        }
     }
 }
 
@@ -157,7 +161,8 @@ impl ChargeService {
             Ok(ticket) => (state::open(new, ticket, now), None),
             Err(ProviderError::Rejected { code, message, .. }) => {
                 let failure = Failure { code: code.clone(), message: message.clone() };
-                (state::refuse(new, failure, now), Some(ServiceError::ProviderRejected { code, message }))
+                let refusal = ServiceError::ProviderRejected { code, message, charge: Some(id) };
+                (state::refuse(new, failure, now), Some(refusal))
             }
             Err(ProviderError::Indeterminate(_)) => {
                 (state::begin(new, now), Some(ServiceError::ProviderTimeout))
@@ -340,7 +345,9 @@ impl ChargeService {
                 // Paid meanwhile, perhaps: what it is now is the answer.
                 let (charge, _) = self.refresh(integrator_id, id).await?;
                 match charge.state {
-                    ChargeState::Pending => Err(ServiceError::ProviderRejected { code, message }),
+                    ChargeState::Pending => {
+                        Err(ServiceError::ProviderRejected { code, message, charge: None })
+                    }
                     _ => ended(charge),
                 }
             }
@@ -363,20 +370,59 @@ impl ChargeService {
         }
         // Until all that it says is seen to, the charge stays due.
         let back = !report.refunded.is_zero();
+        let gone_then = charge.gone().unwrap_or(charge.amount_paid());
         let mut payments = report.payments.iter();
         while let Some(payment) = payments.next() {
             let more = back || !payments.as_slice().is_empty();
             charge = self.credit(charge, payment, more).await?;
         }
         if !report.refunded.is_zero() {
-            // Of the charge as it is by now: a refund of ours may have begun since.
-            let back = |charge: Charge, now| charge.take_back(report.refunded, now);
-            charge = self.advance(charge.integrator_id, charge.id, back).await?;
+            charge = self.take_back(&charge, report.refunded, gone_then, asked_at).await?;
         }
         if report.canceled {
             charge = self.advance(charge.integrator_id, charge.id, Charge::cancel).await?;
         }
         self.expire_if_over(charge, asked_at).await
+    }
+
+    /// Takes back what the provider says went back, beyond our refunds: those of the charge as it is by now, for one may have
+    /// begun since, and those of when it was asked.
+    ///
+    /// [`ServiceError::ProviderUnavailable`] when a refund has failed since: the answer may have counted it, and says nothing
+    /// of what else went back. Whoever asked comes again.
+    async fn take_back(
+        &self,
+        charge: &Charge,
+        refunded: Cents,
+        gone_then: Cents,
+        asked_at: crate::time::Timestamp,
+    ) -> Result<Charge, ServiceError> {
+        let (integrator_id, id) = (charge.integrator_id, charge.id);
+        for _ in 0..MAX_STALE_RETRIES {
+            let charge = self.get(integrator_id, id).await?;
+            if charge.gone().is_none_or(|gone| refunded > gone) {
+                let refunds = self.ports.stores.refunds.list_of_charge(integrator_id, id).await?;
+                let has_failed = |refund: &Refund| {
+                    let ended = refund.completed_at.is_some_and(|ended_at| ended_at > asked_at);
+                    ended && matches!(refund.state, OutgoingState::Failed(_))
+                };
+                if gone_then >= refunded || refunds.iter().any(has_failed) {
+                    return Err(ServiceError::ProviderUnavailable);
+                }
+            }
+            let Step::Next(transition) = charge.clone().take_back(refunded, self.ports.clock.now()) else {
+                return Ok(charge);
+            };
+            // Of its shares, what was taken back is known when it is applied.
+            let after = transition.charge().filter(|_| !transition.moves_shares()).cloned();
+            if let Applied::Done = self.ports.apply_change(transition).await? {
+                return match after {
+                    Some(after) => Ok(after),
+                    None => self.get(integrator_id, id).await,
+                };
+            }
+        }
+        Err(ServiceError::Contention)
     }
 
     async fn expire_if_over(

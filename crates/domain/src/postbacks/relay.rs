@@ -229,7 +229,7 @@ impl Relay {
                 Entry::Vacant(unknown) => unknown.insert(self.ports.secrets.live(integrator_id).await),
             };
             match signed {
-                Ok(secrets) if !secrets.is_empty() => {
+                Ok(secrets) => {
                     let parcel = Parcel {
                         url,
                         message_id: claimed.key.public_id(),
@@ -240,7 +240,6 @@ impl Relay {
                     };
                     prepared.push(Prepared::Send(Box::new(Ready { claimed, parcel, failing })));
                 }
-                Ok(_) => {}
                 Err(error) => unsigned = Some(error.clone()),
             }
         }

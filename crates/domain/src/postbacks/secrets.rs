@@ -85,9 +85,14 @@ pub enum SecretError {
     /// As many as may sign at once do.
     #[error("{MAX_LIVE_SECRETS} secrets of this integrator are live already: retire one first")]
     TooMany,
-    /// The last one that signs can't be retired.
-    #[error("secret {0} is the only one that signs: add another one first")]
+    /// The last one that signs, or the only one that will not end by itself, can't be retired.
+    #[error("no other secret than {0} signs for good: add another one first")]
     Last(u32),
+    /// All have ended.
+    #[error(
+        "no postback secret of an integrator signs any more, so nothing is sent to it: `pix-gateway secret rotate` makes a new one"
+    )]
+    NoneSigns,
     /// There is none with that number.
     #[error("this integrator has no secret {0}")]
     Unknown(u32),
@@ -138,11 +143,13 @@ impl PostbackSecrets {
         Ok(all)
     }
 
-    /// Those that sign now, oldest first.
+    /// Those that sign now, oldest first: one at the least.
     pub async fn live(&self, integrator_id: IntegratorId) -> Result<Vec<PostbackSecret>, SecretError> {
         let now = self.clock.now();
-        let all = self.all(integrator_id).await?;
-        Ok(all.into_iter().filter(|(version, _)| version.is_live(now)).map(|(_, secret)| secret).collect())
+        let all = self.all(integrator_id).await?.into_iter();
+        let live: Vec<PostbackSecret> =
+            all.filter(|(version, _)| version.is_live(now)).map(|(_, secret)| secret).collect();
+        if live.is_empty() { Err(SecretError::NoneSigns) } else { Ok(live) }
     }
 
     /// Adds a secret. Those that are live now sign beside it for `overlap`; with `None` until each is retired.
@@ -182,10 +189,16 @@ impl PostbackSecrets {
     pub async fn retire(&self, integrator_id: IntegratorId, number: u32) -> Result<(), SecretError> {
         let now = self.clock.now();
         let versions = self.store.list(integrator_id).await?;
-        if !versions.iter().any(|version| version.number == number) {
+        let Some(of) = versions.iter().find(|version| version.number == number) else {
             return Err(SecretError::Unknown(number));
-        }
-        if !versions.iter().any(|version| version.number != number && version.is_live(now)) {
+        };
+        // One that ends soon takes nobody's place that doesn't.
+        let stays = |version: &SecretVersion| match (version.retired_at, of.retired_at) {
+            (None, _) => true,
+            (Some(ends), Some(of_ends)) => ends >= of_ends && version.is_live(now),
+            (Some(_), None) => false,
+        };
+        if of.is_live(now) && !versions.iter().any(|version| version.number != number && stays(version)) {
             return Err(SecretError::Last(number));
         }
         self.store.retire(integrator_id, number, now).await?;

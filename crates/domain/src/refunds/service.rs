@@ -19,7 +19,8 @@ use crate::schedule;
 use crate::text::{Description, ExternalId, IdempotencyKey};
 use crate::time::Timestamp;
 use crate::transition::Step;
-use crate::withdrawals::service::decided;
+use crate::unrecorded::{Heard, LOOKED_FOR, Submitted};
+use crate::withdrawals::service::{HELD_UP, decided};
 use crate::withdrawals::{NOT_EXECUTED, OutgoingState, PROVIDER_UNAVAILABLE};
 
 /// What an integrator asks for.
@@ -142,24 +143,35 @@ impl RefundService {
                 Err(ApplyError::InsufficientFunds) => return Err(ServiceError::InsufficientBalance),
                 Err(ApplyError::Stale | ApplyError::Owing) => {}
                 Err(ApplyError::Store(StoreError::Unknown(why))) => {
+                    let unknown = ServiceError::from(StoreError::Unknown(why));
+                    let heard = attempt_id.map(|id| Heard::NotKept(id, self.ports.clock.now()));
+                    let forget_nothing = || {
+                        if let Some(heard) = &heard {
+                            let of = Submitted::Refund(Box::new(accepted.clone()));
+                            self.ports.unrecorded.remember(of, heard, &unknown);
+                        }
+                        unknown.clone()
+                    };
                     // What can't be read, or isn't there yet, may still come to be.
                     let stored = self.ports.stores.refunds.find(command.integrator_id, id).await;
-                    let Ok(Some(stored)) = stored else { return Err(StoreError::Unknown(why).into()) };
+                    let Ok(Some(stored)) = stored else { return Err(forget_nothing()) };
                     let Ok(ours) = self.ports.is_ours(accepted.resource(), attempt_id).await else {
-                        return Err(StoreError::Unknown(why).into());
+                        return Err(forget_nothing());
                     };
                     if !ours {
                         // Another request with the same handle made it, at the same moment.
-                        return Ok(Outcome::Replayed(stored));
+                        let winner = self.replay(command).await?.ok_or(ServiceError::Contention)?;
+                        return Ok(Outcome::Replayed(winner));
                     }
                     // A follow-up may have gone on with it while nobody knew: what was decided then may rest on its not
                     // being sent.
                     let kept = if stored.version == accepted.version {
-                        self.hold_back(accepted).await
+                        self.hold_back(accepted.clone()).await
                     } else {
+                        forget_nothing();
                         Some(stored)
                     };
-                    return kept.map(Outcome::Created).ok_or(StoreError::Unknown(why).into());
+                    return kept.map(Outcome::Created).ok_or_else(forget_nothing);
                 }
                 Err(ApplyError::Store(error)) => return Err(error.into()),
                 Err(ApplyError::Duplicate(_)) => return Err(ServiceError::Contention),
@@ -271,44 +283,85 @@ impl RefundService {
 
     /// Calls the provider for a refund whose intent is stored, and applies what is known afterwards.
     async fn send(&self, submitted: Refund) -> Result<Refund, ServiceError> {
-        let (integrator_id, id) = (submitted.integrator_id, submitted.id);
-        if self.ports.clock.now().since(submitted.submitted_at) > self.ports.submit_grace {
+        let heard = if self.ports.clock.now().since(submitted.submitted_at) > self.ports.submit_grace {
             // Held up for so long that others may be about to take "not known" for proof.
-            let seen = Seen::new(EvidenceKind::Answer, Proof::NotSent, "held up for too long to be sent now");
-            return self.take_back(&submitted, Some(seen)).await;
+            Heard::NotSent(Seen::new(EvidenceKind::Answer, Proof::NotSent, HELD_UP))
+        } else if self.ports.outflow.outflow() == Outflow::Shut {
+            Heard::NotSent(restore::held_back())
+        } else {
+            let asked_at = self.ports.clock.now();
+            Heard::Answer(self.ports.provider.refund(submitted.order()).await, asked_at)
+        };
+        let recorded = self.record(&submitted, &heard).await;
+        if let Err(error) = &recorded {
+            self.ports.unrecorded.remember(Submitted::Refund(Box::new(submitted)), &heard, error);
         }
-        if self.ports.outflow.outflow() == Outflow::Shut {
-            return self.take_back(&submitted, Some(restore::held_back())).await;
-        }
-        let asked_at = self.ports.clock.now();
-        match self.ports.provider.refund(submitted.order()).await {
-            Ok(report) => {
-                let seen = Seen::report(EvidenceKind::Answer, &report);
-                self.learn(integrator_id, id, &report, asked_at, seen).await
-            }
-            Err(error) => {
-                let seen = Some(Seen::failed_call(&error));
-                match error {
-                    ProviderError::Rejected { code, message, .. } => {
-                        let failure = Failure { code, message };
-                        self.advance(integrator_id, id, seen, |refund, charge, now| {
-                            refund.fail(charge, failure.clone(), now)
-                        })
-                        .await
-                    }
-                    ProviderError::Unavailable(_) => self.take_back(&submitted, seen).await,
-                    ProviderError::Indeterminate(_) => {
-                        self.advance(integrator_id, id, seen, |refund, _, now| refund.lose_sight(now)).await
-                    }
-                    ProviderError::Mismatch(field) => {
-                        let lost = |refund: Refund, _, now| refund.lose_sight(now);
-                        let refund = self.advance(integrator_id, id, seen, lost).await?;
-                        self.ports.tell_mismatch(refund.resource(), field).await?;
-                        Ok(refund)
-                    }
+        recorded
+    }
+
+    /// Applies what became of the sending that `submitted` stands for.
+    async fn record(&self, submitted: &Refund, heard: &Heard) -> Result<Refund, ServiceError> {
+        let (integrator_id, id) = (submitted.integrator_id, submitted.id);
+        // What was refused, or failed, is that sending and no later one.
+        let fail = |code: &str, message: &str| {
+            let failure = Failure { code: code.to_owned(), message: message.to_owned() };
+            let submitted_at = submitted.submitted_at;
+            move |refund: Refund, charge: Charge, now| {
+                if refund.submitted_at == submitted_at {
+                    refund.fail(charge, failure.clone(), now)
+                } else {
+                    Step::Already
                 }
             }
+        };
+        let (answer, asked_at) = match heard {
+            Heard::Answer(answer, asked_at) => (answer, *asked_at),
+            Heard::NotSent(seen) => return self.take_back(submitted, Some(seen.clone())).await,
+            Heard::NotKept(..) => return self.take_back(submitted, Some(Seen::read_again())).await,
+        };
+        let error = match answer {
+            Ok(report) => {
+                let seen = Seen::report(EvidenceKind::Answer, report);
+                return match &report.progress {
+                    Progress::Failed { code, message } => {
+                        self.advance(integrator_id, id, Some(seen), fail(code, message)).await
+                    }
+                    _ => self.learn(integrator_id, id, report, asked_at, seen).await,
+                };
+            }
+            Err(error) => error,
+        };
+        let seen = Some(Seen::failed_call(error));
+        match error {
+            ProviderError::Rejected { code, message, .. } => {
+                self.advance(integrator_id, id, seen, fail(code, message)).await
+            }
+            ProviderError::Unavailable(_) => self.take_back(submitted, seen).await,
+            ProviderError::Indeterminate(_) => {
+                self.advance(integrator_id, id, seen, |refund, _, now| refund.lose_sight(now)).await
+            }
+            ProviderError::Mismatch(field) => {
+                let lost = |refund: Refund, _, now| refund.lose_sight(now);
+                let refund = self.advance(integrator_id, id, seen, lost).await?;
+                self.ports.tell_mismatch(refund.resource(), field).await?;
+                Ok(refund)
+            }
         }
+    }
+
+    /// As for a withdrawal: what the store could not be told when it was heard; `false` when it is to be tried again.
+    pub(crate) async fn record_late(&self, submitted: &Refund, heard: &Heard) -> Result<bool, ServiceError> {
+        if let Heard::NotKept(attempt, since) = heard {
+            let found = self.ports.stores.refunds.find(submitted.integrator_id, submitted.id).await?;
+            if found.is_none_or(|found| found.version < submitted.version) {
+                // It may be on its way still.
+                return Ok(self.ports.clock.now().since(*since) >= LOOKED_FOR);
+            }
+            if !self.ports.is_kept(submitted.resource(), *attempt).await? {
+                return Ok(true);
+            }
+        }
+        self.record(submitted, heard).await.map(|_| true)
     }
 
     /// As of a withdrawal: the refund that this very request has made in books that were lost, when the provider knows of one.
@@ -615,10 +668,19 @@ impl RefundService {
         };
         let Some(submitted) = transition.refund().cloned() else { return Ok(refund) };
         let intent = transition.witness([self.ports.evidence(submitted.resource(), attempt(&submitted))]);
-        match (self.ports.stores.transitions.apply(intent).await, submitted) {
-            (Ok(()), submitted) => self.send(submitted).await,
-            (Err(ApplyError::Store(error)), _) => Err(error.into()),
-            _ => Ok(refund),
+        let attempt_id = intent.evidence.last().map(|attempt| attempt.id);
+        match self.ports.stores.transitions.apply(intent).await {
+            Ok(()) => self.send(submitted).await,
+            Err(ApplyError::Store(error)) => {
+                let error = ServiceError::from(error);
+                if let (ServiceError::Store(StoreError::Unknown(_)), Some(id)) = (&error, attempt_id) {
+                    // If it is out of the queue, nobody sends it: this puts it back.
+                    let of = Submitted::Refund(Box::new(submitted));
+                    self.ports.unrecorded.remember(of, &Heard::NotKept(id, now), &error);
+                }
+                Err(error)
+            }
+            Err(_) => Ok(refund),
         }
     }
 

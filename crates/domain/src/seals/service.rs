@@ -124,7 +124,9 @@ impl Sealer {
                         turn.ended.push(ended);
                     }
                     match sealed {
-                        Sealed::Nothing | Sealed::Overtaken => left = 0,
+                        Sealed::Nothing => left = 0,
+                        // Somebody has sealed some of it: how much of it, and whether it is kept, the next turn sees.
+                        Sealed::Overtaken => left = left.max(1),
                         Sealed::Done { entries, more: goes_on, .. } => {
                             turn.seals = turn.seals.saturating_add(1);
                             turn.entries = turn.entries.saturating_add(entries);

@@ -33,11 +33,15 @@ use crate::schedule;
 use crate::text::{Description, ExternalId, IdempotencyKey, PostbackUrl};
 use crate::time::Timestamp;
 use crate::transition::{MAX_TWINS, Step, Transition, Twin};
+use crate::unrecorded::{Heard, LOOKED_FOR, Submitted};
 use crate::wallet::Wallet;
 
 /// How many withdrawals a request with a handle leaves in a twin's key that is full: those that are not done, and of those
 /// just done the newest. So the next ones find room, and need not read what the key names.
 const TWINS_LEFT: usize = MAX_TWINS / 2;
+
+/// Why nothing is sent that had to wait for too long.
+pub(crate) const HELD_UP: &str = "held up for too long to be sent now";
 
 /// What an integrator asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -208,24 +212,35 @@ impl WithdrawalService {
                     .ok_or(ServiceError::InsufficientBalance);
             }
             Err(ApplyError::Store(StoreError::Unknown(why))) => {
+                let unknown = ServiceError::from(StoreError::Unknown(why));
+                let heard = attempt_id.map(|id| Heard::NotKept(id, self.ports.clock.now()));
+                let forget_nothing = || {
+                    if let Some(heard) = &heard {
+                        let of = Submitted::Withdrawal(Box::new(accepted.clone()));
+                        self.ports.unrecorded.remember(of, heard, &unknown);
+                    }
+                    unknown.clone()
+                };
                 // What can't be read, or isn't there yet, may still come to be.
                 let stored = self.ports.stores.withdrawals.find(integrator_id, id).await;
-                let Ok(Some(stored)) = stored else { return Err(StoreError::Unknown(why).into()) };
+                let Ok(Some(stored)) = stored else { return Err(forget_nothing()) };
                 let Ok(ours) = self.ports.is_ours(accepted.resource(), attempt_id).await else {
-                    return Err(StoreError::Unknown(why).into());
+                    return Err(forget_nothing());
                 };
                 if !ours {
                     // Another request with the same handle made it, at the same moment.
-                    return Ok(Some(Outcome::Replayed(stored)));
+                    let winner = self.replay(command).await?.ok_or(ServiceError::Contention)?;
+                    return Ok(Some(Outcome::Replayed(winner)));
                 }
                 // A follow-up may have gone on with it while nobody knew: what was decided then may rest on its not being
                 // sent.
                 let kept = if stored.version == accepted.version {
-                    self.hold_back(accepted).await
+                    self.hold_back(accepted.clone()).await
                 } else {
+                    forget_nothing();
                     Some(stored)
                 };
-                return kept.map(|kept| Some(Outcome::Created(kept))).ok_or(StoreError::Unknown(why).into());
+                return kept.map(|kept| Some(Outcome::Created(kept))).ok_or_else(forget_nothing);
             }
             Err(ApplyError::Store(error)) => return Err(error.into()),
             Err(_) => return Err(ServiceError::Contention),
@@ -494,40 +509,93 @@ impl WithdrawalService {
 
     /// Calls the provider for a withdrawal whose intent is stored, and applies what is known afterwards.
     async fn send(&self, submitted: Withdrawal) -> Result<Withdrawal, ServiceError> {
-        if self.ports.clock.now().since(submitted.submitted_at) > self.ports.submit_grace {
+        let heard = if self.ports.clock.now().since(submitted.submitted_at) > self.ports.submit_grace {
             // Held up for so long that others may be about to take "not known" for proof.
-            let seen = Seen::new(EvidenceKind::Answer, Proof::NotSent, "held up for too long to be sent now");
-            return self.take_back(submitted, Some(seen)).await;
+            Heard::NotSent(Seen::new(EvidenceKind::Answer, Proof::NotSent, HELD_UP))
+        } else if self.ports.outflow.outflow() == Outflow::Shut {
+            Heard::NotSent(restore::held_back())
+        } else {
+            let asked_at = self.ports.clock.now();
+            Heard::Answer(self.ports.provider.send_payment(submitted.order()).await, asked_at)
+        };
+        let recorded = self.record(&submitted, submitted.clone().into(), &heard).await;
+        if let Err(error) = &recorded {
+            self.ports.unrecorded.remember(Submitted::Withdrawal(Box::new(submitted)), &heard, error);
         }
-        if self.ports.outflow.outflow() == Outflow::Shut {
-            return self.take_back(submitted, Some(restore::held_back())).await;
-        }
-        let asked_at = self.ports.clock.now();
-        match self.ports.provider.send_payment(submitted.order()).await {
-            Ok(report) => {
-                let seen = Seen::report(EvidenceKind::Answer, &report);
-                self.learn(submitted.into(), &report, asked_at, seen).await
-            }
-            Err(error) => {
-                let seen = Some(Seen::failed_call(&error));
-                match error {
-                    ProviderError::Rejected { code, message, .. } => {
-                        let failure = Failure { code, message };
-                        let fail = |withdrawal: Withdrawal, now| withdrawal.fail(failure.clone(), now);
-                        self.advance(submitted.into(), seen, fail).await
-                    }
-                    ProviderError::Unavailable(_) => self.take_back(submitted, seen).await,
-                    ProviderError::Indeterminate(_) => {
-                        self.advance(submitted.into(), seen, Withdrawal::lose_sight).await
-                    }
-                    ProviderError::Mismatch(field) => {
-                        let withdrawal = self.advance(submitted.into(), seen, Withdrawal::lose_sight).await?;
-                        self.ports.tell_mismatch(withdrawal.resource(), field).await?;
-                        Ok(withdrawal)
-                    }
+        recorded
+    }
+
+    /// Applies what became of the sending that `submitted` stands for to `of`, the same record.
+    async fn record(
+        &self,
+        submitted: &Withdrawal,
+        of: Known,
+        heard: &Heard,
+    ) -> Result<Withdrawal, ServiceError> {
+        // What was refused, or failed, is that sending and no later one.
+        let fail = |code: &str, message: &str| {
+            let failure = Failure { code: code.to_owned(), message: message.to_owned() };
+            let submitted_at = submitted.submitted_at;
+            move |withdrawal: Withdrawal, now| {
+                if withdrawal.submitted_at == submitted_at {
+                    withdrawal.fail(failure.clone(), now)
+                } else {
+                    Step::Already
                 }
             }
+        };
+        let (answer, asked_at) = match heard {
+            Heard::Answer(answer, asked_at) => (answer, *asked_at),
+            Heard::NotSent(seen) => return self.take_back(submitted, of, Some(seen.clone())).await,
+            Heard::NotKept(..) => return self.take_back(submitted, of, Some(Seen::read_again())).await,
+        };
+        let error = match answer {
+            Ok(report) => {
+                let seen = Seen::report(EvidenceKind::Answer, report);
+                return match &report.progress {
+                    Progress::Failed { code, message } => {
+                        self.advance(of, Some(seen), fail(code, message)).await
+                    }
+                    _ => self.learn(of, report, asked_at, seen).await,
+                };
+            }
+            Err(error) => error,
+        };
+        let seen = Some(Seen::failed_call(error));
+        match error {
+            ProviderError::Rejected { code, message, .. } => {
+                self.advance(of, seen, fail(code, message)).await
+            }
+            ProviderError::Unavailable(_) => self.take_back(submitted, of, seen).await,
+            ProviderError::Indeterminate(_) => self.advance(of, seen, Withdrawal::lose_sight).await,
+            ProviderError::Mismatch(field) => {
+                let withdrawal = self.advance(of, seen, Withdrawal::lose_sight).await?;
+                self.ports.tell_mismatch(withdrawal.resource(), field).await?;
+                Ok(withdrawal)
+            }
         }
+    }
+
+    /// Applies what the store could not be told when it was heard, to the record as it is by then; `false` when it is to be
+    /// tried again.
+    pub(crate) async fn record_late(
+        &self,
+        submitted: &Withdrawal,
+        heard: &Heard,
+    ) -> Result<bool, ServiceError> {
+        if let Heard::NotKept(attempt, since) = heard {
+            let found = self.ports.stores.withdrawals.find(submitted.integrator_id, submitted.id).await?;
+            if found.is_none_or(|found| found.version < submitted.version) {
+                // It may be on its way still.
+                return Ok(self.ports.clock.now().since(*since) >= LOOKED_FOR);
+            }
+            if !self.ports.is_kept(submitted.resource(), *attempt).await? {
+                // It is another request's.
+                return Ok(true);
+            }
+        }
+        let of = Known::Named(submitted.integrator_id, submitted.id);
+        self.record(submitted, of, heard).await.map(|_| true)
     }
 
     /// For some time after a restore: the withdrawal that this very request has made in books that were lost, when the
@@ -586,9 +654,14 @@ impl WithdrawalService {
 
     /// What `submitted` stands for was definitely not sent. Only that very submission goes back to the queue: a later
     /// one, of another worker, may be on its way.
-    async fn take_back(&self, submitted: Withdrawal, seen: Option<Seen>) -> Result<Withdrawal, ServiceError> {
+    async fn take_back(
+        &self,
+        submitted: &Withdrawal,
+        of: Known,
+        seen: Option<Seen>,
+    ) -> Result<Withdrawal, ServiceError> {
         let submitted_at = submitted.submitted_at;
-        self.advance(submitted.into(), seen, |withdrawal, now| {
+        self.advance(of, seen, |withdrawal, now| {
             if withdrawal.submitted_at == submitted_at { withdrawal.queue(now) } else { Step::Already }
         })
         .await
@@ -805,10 +878,19 @@ impl WithdrawalService {
         };
         let Some(submitted) = transition.withdrawal().cloned() else { return Ok(withdrawal) };
         let intent = transition.witness([self.ports.evidence(submitted.resource(), attempt(&submitted))]);
-        match (self.ports.stores.transitions.apply(intent).await, submitted) {
-            (Ok(()), submitted) => self.send(submitted).await,
-            (Err(ApplyError::Store(error)), _) => Err(error.into()),
-            _ => Ok(withdrawal),
+        let attempt_id = intent.evidence.last().map(|attempt| attempt.id);
+        match self.ports.stores.transitions.apply(intent).await {
+            Ok(()) => self.send(submitted).await,
+            Err(ApplyError::Store(error)) => {
+                let error = ServiceError::from(error);
+                if let (ServiceError::Store(StoreError::Unknown(_)), Some(id)) = (&error, attempt_id) {
+                    // If it is out of the queue, nobody sends it: this puts it back.
+                    let of = Submitted::Withdrawal(Box::new(submitted));
+                    self.ports.unrecorded.remember(of, &Heard::NotKept(id, now), &error);
+                }
+                Err(error)
+            }
+            Err(_) => Ok(withdrawal),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The proof of the books: a right book has no difference, and every kind of wrong one has.
 
-use pix_domain::audit::{Book, check};
+use pix_domain::audit::{Book, check, check_across};
 use pix_domain::charges::state as charge_state;
 use pix_domain::ids::{ChargeId, Version};
 use pix_domain::provider::Progress;
@@ -194,4 +194,18 @@ fn what_moves_nothing_or_is_anothers_is_a_difference_even_when_all_sums_are_righ
 #[test]
 fn the_book_of_one_is_not_the_book_of_another() {
     assert!(!check(OTHER, &right_book()).is_empty());
+}
+
+#[test]
+fn what_was_credited_to_two_is_seen_over_all_books_alone() {
+    let (book, mut other) = (right_book(), World::new().stored().book.clone());
+    assert_eq!(check_across([(INTEGRATOR, &book), (OTHER, &other)]), []);
+    let receipt = book.receipts.last().unwrap().clone();
+    let charge_id = ChargeId(Uuid::from_u128(500));
+    other.receipts.push(pix_domain::charges::Receipt { integrator_id: OTHER, charge_id, ..receipt });
+    let differences = check_across([(INTEGRATOR, &book), (OTHER, &other)]);
+    assert_eq!(differences.len(), 1);
+    assert_eq!(differences[0].integrator_id, OTHER);
+    assert_eq!(differences[0].resource.unwrap().id, charge_id.0);
+    assert!(differences[0].what.contains(&INTEGRATOR.to_string()), "{differences:?}");
 }

@@ -103,7 +103,11 @@ async fn what_the_provider_says_decides_what_is_stored() {
         (
             Err(rejected()),
             Some("failed"),
-            Some(ServiceError::ProviderRejected { code: failure().code, message: failure().message }),
+            Some(ServiceError::ProviderRejected {
+                code: failure().code,
+                message: failure().message,
+                charge: Some(ChargeId(Uuid::from_u128(0x1000))),
+            }),
         ),
     ] {
         let world = World::new();
@@ -502,8 +506,13 @@ async fn a_charge_that_was_just_paid_or_can_not_be_asked_about_is_not_canceled()
         ProviderError::Rejected { code, message, body: ProviderBody::default() }
     };
     let is_paid = || Err(ServiceError::InvalidState("a paid charge can't be canceled; refund it"));
-    let rejected =
-        || Err(ServiceError::ProviderRejected { code: "locked".to_owned(), message: "no".to_owned() });
+    let rejected = || {
+        Err(ServiceError::ProviderRejected {
+            code: "locked".to_owned(),
+            message: "no".to_owned(),
+            charge: None,
+        })
+    };
     for (answers, removal, told, state) in [
         (vec![paid()], None, is_paid(), "paid"),
         (vec![Err(unavailable())], None, Err(ServiceError::ProviderUnavailable), "pending"),

@@ -4,12 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mockall::Sequence;
+use pix_domain::charges::service::ChargeService;
 use pix_domain::charges::{ChargeState, state as charge_state};
 use pix_domain::credentials::IntegratorStatus;
 use pix_domain::error::{ApplyError, ServiceError, StoreError};
 use pix_domain::ids::{ChargeId, RefundId};
+use pix_domain::money::Cents;
 use pix_domain::ports::Outcome;
-use pix_domain::provider::{MockSettlementProvider, OutgoingReport, Progress, ProviderError};
+use pix_domain::provider::{
+    ChargeReport, MockSettlementProvider, OutgoingReport, Progress, ProviderBody, ProviderError,
+};
+use pix_domain::reconciler::Reconciler;
 use pix_domain::refunds::service::{CreateRefund, RefundService};
 use pix_domain::refunds::{REFUND_WINDOW, Refund, state};
 use pix_domain::schedule::{NEEDS_REVIEW_AFTER, QUEUE_MAX_AGE};
@@ -224,6 +229,90 @@ async fn what_was_sent_and_could_not_be_recorded_is_not_told_as_an_error() {
     let made = service(&world, answering(Ok(report(Progress::Completed)))).create(command()).await;
     assert!(matches!(made, Ok(Outcome::Created(refund)) if refund.state == OutgoingState::Submitting));
     assert_eq!(world.held(), TOTAL_CENTS);
+}
+
+/// What a process remembers, and tells when the store is back.
+#[tokio::test]
+async fn what_could_not_be_recorded_is_recorded_when_the_store_is_back() {
+    let down = || Write::Refused(ApplyError::Store(StoreError::Unavailable("no connection".into())));
+    for (answer, expected) in [
+        (Ok(report(Progress::Completed)), (0, REFUND_CENTS)),
+        (Err(rejected()), (0, 0)),
+        (Err(unavailable()), (REFUND_CENTS, 0)),
+    ] {
+        let world = paid_world();
+        world.script([Write::Done, down(), down()]);
+        let ports = world.ports(answering(answer.clone()));
+        RefundService::new(ports.clone()).create(command()).await.unwrap();
+        assert_eq!(world.refund().state, OutgoingState::Submitting);
+        let reconciler = Reconciler::new(ports);
+        world.wait_secs(60);
+        // Still away, and then back.
+        assert_eq!(reconciler.record().await, 1);
+        assert_eq!(reconciler.record().await, 0);
+        assert_eq!(shares(&world), expected);
+        assert_eq!(world.refund().state == OutgoingState::Queued, answer == Err(unavailable()));
+    }
+}
+
+#[tokio::test]
+async fn an_intent_that_is_kept_after_all_is_put_in_the_queue() {
+    let down = || Write::Refused(ApplyError::Store(StoreError::Unavailable("no connection".into())));
+    let world = paid_world();
+    world.script([Write::Lost(Box::new(|_| ())), down()]);
+    let ports = world.ports(MockSettlementProvider::new());
+    let made = RefundService::new(ports.clone()).create(command()).await;
+    assert!(matches!(made, Err(ServiceError::Store(StoreError::Unknown(_)))), "{made:?}");
+    assert_eq!(world.refund().state, OutgoingState::Submitting);
+    assert_eq!(Reconciler::new(ports).record().await, 0);
+    assert_eq!(world.refund().state, OutgoingState::Queued);
+    // By who took it out of the queue.
+    let world = world_in(&[Refund::queue]);
+    world.script([Write::Lost(Box::new(|_| ()))]);
+    let ports = world.ports(MockSettlementProvider::new());
+    let went = RefundService::new(ports.clone()).follow_up(INTEGRATOR, id()).await;
+    assert!(went.is_err(), "{went:?}");
+    assert_eq!(world.refund().state, OutgoingState::Submitting);
+    assert_eq!(Reconciler::new(ports).record().await, 0);
+    assert_eq!(world.refund().state, OutgoingState::Queued);
+}
+
+/// Of the charge: paid, and a refund of it gone back or on its way.
+fn counting_refunds() -> ChargeReport {
+    let payments = vec![payment(u32::try_from(CHARGE).unwrap(), PAID_CENTS)];
+    let (refunded, body) = (cents(REFUND_CENTS), ProviderBody::default());
+    ChargeReport { provider_id: provider_id("chg-1"), payments, refunded, canceled: false, body }
+}
+
+/// A provider may count what is still on its way back. When that fails before its answer is heard, nothing has left.
+#[tokio::test]
+async fn an_answer_of_before_a_refund_failed_takes_nothing_back() {
+    for began_before in [true, false] {
+        let world = paid_world();
+        if began_before {
+            store_refund(&world, REFUND_CENTS);
+        }
+        let here = world.clone();
+        let mut provider = MockSettlementProvider::new();
+        provider.expect_consult_charge().times(1).returning(move |_| {
+            if !began_before {
+                store_refund(&here, REFUND_CENTS);
+            }
+            here.wait_secs(1);
+            here.apply(&next(here.refund().fail(here.charge(CHARGE), failure(), here.now()))).unwrap();
+            Ok(Some(counting_refunds()))
+        });
+        let charges = ChargeService::new(world.ports(provider));
+        let told = charges.refresh(INTEGRATOR, command().charge_id).await;
+        assert_eq!(told.unwrap_err(), ServiceError::ProviderUnavailable, "whoever asked comes again");
+        assert_eq!((world.charge(CHARGE).taken_back, world.available()), (Cents::ZERO, funds()));
+        // What it says from now on counts.
+        let mut provider = MockSettlementProvider::new();
+        provider.expect_consult_charge().returning(|_| Ok(Some(counting_refunds())));
+        let charges = ChargeService::new(world.ports(provider));
+        let (charge, _) = charges.refresh(INTEGRATOR, command().charge_id).await.unwrap();
+        assert_eq!((charge.taken_back, world.available()), (cents(REFUND_CENTS), funds() - REFUND_CENTS));
+    }
 }
 
 #[tokio::test]

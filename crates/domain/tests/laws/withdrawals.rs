@@ -12,11 +12,13 @@ use pix_domain::ids::WithdrawalId;
 use pix_domain::party::{PixKey, PixKeyType};
 use pix_domain::ports::Outcome;
 use pix_domain::provider::{MockSettlementProvider, OutgoingReport, Progress, ProviderError};
+use pix_domain::reconciler::Reconciler;
 use pix_domain::schedule::{NEEDS_REVIEW_AFTER, QUEUE_MAX_AGE};
 use pix_domain::text::IdempotencyKey;
 use pix_domain::time::Timestamp;
 use pix_domain::transactions::TransactionService;
 use pix_domain::transition::{EventKind, MockTransitionStore, Step};
+use pix_domain::unrecorded::{LOOKED_FOR, TOLD_AT_ONCE};
 use pix_domain::withdrawals::service::{CreateWithdrawal, QuoteVerdict, WithdrawalService};
 use pix_domain::withdrawals::store::MockWithdrawalStore;
 use pix_domain::withdrawals::{
@@ -369,6 +371,133 @@ async fn what_was_sent_and_could_not_be_recorded_is_not_told_as_an_error() {
     }
 }
 
+/// What a process remembers, and tells when the store is back.
+#[tokio::test]
+async fn what_could_not_be_recorded_is_recorded_when_the_store_is_back() {
+    let down = || Write::Refused(ApplyError::Store(StoreError::Unavailable("no connection".into())));
+    for (answer, state, remembered) in [
+        (Ok(report(Progress::Completed)), OutgoingState::Completed, 1),
+        (Ok(report(Progress::Accepted)), OutgoingState::Accepted, 1),
+        (Err(rejected()), OutgoingState::Failed(failure()), 1),
+        (Err(unavailable()), OutgoingState::Queued, 1),
+        // Who asks finds out as much.
+        (Err(indeterminate()), OutgoingState::Submitting, 0),
+    ] {
+        let world = World::with_available(FUNDS_CENTS);
+        world.script([Write::Done, down(), down()]);
+        let ports = world.ports(answering(&world, answer));
+        WithdrawalService::new(ports.clone()).create(command()).await.unwrap();
+        let reconciler = Reconciler::new(ports.clone());
+        assert_eq!(ports.unrecorded.len(), remembered);
+        world.wait_secs(60);
+        // Still away, and then back.
+        assert_eq!(reconciler.record().await, remembered);
+        assert_eq!(reconciler.record().await, 0);
+        let found = world.withdrawal().state;
+        match (&state, &found) {
+            (OutgoingState::Failed(_), OutgoingState::Failed(_)) => {}
+            _ => assert_eq!(found, state),
+        }
+        assert_eq!(world.log().iter().filter(|line| *line == "send").count(), 1);
+    }
+}
+
+/// A "not sent" that is told late is of the sending that it was heard of, and of no later one.
+#[tokio::test]
+async fn what_is_told_late_says_nothing_of_a_later_sending() {
+    for answer in [Err(unavailable()), Err(rejected())] {
+        let world = World::with_available(FUNDS_CENTS);
+        let down = Write::Refused(ApplyError::Store(StoreError::Unavailable("no connection".into())));
+        world.script([Write::Done, down]);
+        let ports = world.ports(answering(&world, answer));
+        WithdrawalService::new(ports.clone()).create(command()).await.unwrap();
+        world.apply(&next(world.withdrawal().queue(world.now()))).unwrap();
+        world.wait_secs(1);
+        world.apply(&next(world.withdrawal().submit(world.now(), GRACE))).unwrap();
+        assert_eq!(Reconciler::new(ports).record().await, 0);
+        assert_eq!(world.withdrawal().state, OutgoingState::Submitting);
+    }
+}
+
+/// A server that has lost what it acknowledged shows another sending under the same id and version.
+#[tokio::test]
+async fn what_is_told_late_is_held_against_the_record_as_it_is() {
+    let failed = Ok(report(Progress::Failed { code: "x".into(), message: "no".into() }));
+    for answer in [Err(unavailable()), Err(rejected()), failed] {
+        let world = World::with_available(FUNDS_CENTS);
+        let down = Write::Refused(ApplyError::Store(StoreError::Unavailable("no connection".into())));
+        world.script([Write::Done, down]);
+        let ports = world.ports(answering(&world, answer));
+        WithdrawalService::new(ports.clone()).create(command()).await.unwrap();
+        world.stored().book.withdrawals[0].submitted_at = at(7);
+        assert_eq!(Reconciler::new(ports).record().await, 0);
+        assert_eq!(world.withdrawal().state, OutgoingState::Submitting);
+    }
+}
+
+/// What stands before other work takes its share of it only.
+#[tokio::test]
+async fn a_round_of_what_is_told_late_is_bounded() {
+    let world = World::with_available(100 * TOTAL_CENTS);
+    let mut provider = MockSettlementProvider::new();
+    provider.expect_send_payment().returning(|_| Err(rejected()));
+    let ports = world.ports(provider);
+    let service = WithdrawalService::new(ports.clone());
+    let all = TOLD_AT_ONCE + 3;
+    for number in 0..all {
+        let down = Write::Refused(ApplyError::Store(StoreError::Unavailable("no connection".into())));
+        world.script([Write::Done, down]);
+        let external_id = Some(name(&format!("w-{number}")));
+        service.create(CreateWithdrawal { external_id, ..command() }).await.unwrap();
+    }
+    assert_eq!(ports.unrecorded.len(), all);
+    let reconciler = Reconciler::new(ports);
+    assert_eq!(reconciler.record().await, 3);
+    assert_eq!(reconciler.record().await, 0);
+    assert_eq!(world.held(), 0);
+}
+
+/// Whose intent nobody knows to be kept is not sent; when it turns out to be kept, it goes to the queue.
+#[tokio::test]
+async fn what_is_kept_after_all_is_put_in_the_queue() {
+    let lost = || ApplyError::Store(StoreError::Unknown("connection lost".into()));
+    // By a request.
+    let world = World::with_available(FUNDS_CENTS);
+    let down = || Write::Refused(ApplyError::Store(StoreError::Unavailable("no connection".into())));
+    world.script([Write::Lost(Box::new(|_| ())), down(), down()]);
+    let ports = world.ports(MockSettlementProvider::new());
+    let made = WithdrawalService::new(ports.clone()).create(command()).await;
+    assert!(matches!(made, Err(ServiceError::Store(StoreError::Unknown(_)))), "{made:?}");
+    assert_eq!(world.withdrawal().state, OutgoingState::Submitting);
+    let reconciler = Reconciler::new(ports);
+    assert_eq!(reconciler.record().await, 1);
+    assert_eq!(reconciler.record().await, 0);
+    assert_eq!(world.withdrawal().state, OutgoingState::Queued);
+    // Though somebody has lost sight of it meanwhile.
+    let world = World::with_available(FUNDS_CENTS);
+    let forget = |world: &World| world.apply(&next(world.withdrawal().lose_sight(world.now()))).unwrap();
+    world.script([Write::Lost(Box::new(forget))]);
+    let ports = world.ports(MockSettlementProvider::new());
+    let made = WithdrawalService::new(ports.clone()).create(command()).await;
+    assert!(matches!(made, Ok(Outcome::Created(made)) if made.state == OutgoingState::Uncertain));
+    assert_eq!(Reconciler::new(ports).record().await, 0);
+    assert_eq!(world.withdrawal().state, OutgoingState::Queued);
+    // By who took it out of the queue; and where it never was, it is looked for for some time.
+    for kept in [true, false] {
+        let world = world_in(&[Withdrawal::queue]);
+        world.script([if kept { Write::Lost(Box::new(|_| ())) } else { Write::Refused(lost()) }]);
+        let ports = world.ports(MockSettlementProvider::new());
+        let went = WithdrawalService::new(ports.clone()).follow_up(INTEGRATOR, id()).await;
+        assert!(went.is_err(), "{went:?}");
+        let reconciler = Reconciler::new(ports.clone());
+        assert_eq!(reconciler.record().await, usize::from(!kept));
+        assert_eq!(world.withdrawal().state, OutgoingState::Queued);
+        world.wait(LOOKED_FOR);
+        assert_eq!(reconciler.record().await, 0);
+        assert_eq!(world.withdrawal().state, OutgoingState::Queued);
+    }
+}
+
 #[tokio::test]
 async fn the_same_handle_with_the_same_body_finds_the_first_and_sends_nothing() {
     let key = |text: &str| Some(IdempotencyKey::parse(text).unwrap());
@@ -389,6 +518,25 @@ async fn the_same_handle_with_the_same_body_finds_the_first_and_sends_nothing() 
         };
         assert_eq!(refused, expected);
         assert_eq!(world.held(), TOTAL_CENTS);
+    }
+}
+
+/// Two requests with one handle, at one moment, have one id. Whose intent was not kept is told what the other one's was.
+#[tokio::test]
+async fn the_withdrawal_of_another_request_with_the_same_handle_is_an_answer_to_the_same_body_only() {
+    for other_cents in [1_000, 999] {
+        let world = World::with_available(FUNDS_CENTS);
+        let others = move |world: &World| {
+            let mut stored = world.stored();
+            stored.evidence.clear();
+            stored.book.withdrawals[0].amount = amount(other_cents);
+        };
+        world.script([Write::Lost(Box::new(others))]);
+        let made = service(&world, MockSettlementProvider::new()).create(command()).await;
+        match other_cents {
+            1_000 => assert_eq!(made, Ok(Outcome::Replayed(world.withdrawal()))),
+            _ => assert_eq!(made, Err(ServiceError::ExternalIdConflict)),
+        }
     }
 }
 

@@ -27,6 +27,7 @@ use pix_domain::restore::NeverRestored;
 use pix_domain::splits::store::MockSplitStore;
 use pix_domain::time::{MockClock, Timestamp};
 use pix_domain::transition::{EventKind, Finding, Guard, Handle, MockTransitionStore, Record, Transition};
+use pix_domain::unrecorded::Unrecorded;
 use pix_domain::wallet::store::MockWalletStore;
 use pix_domain::wallet::{Account, Entry};
 use pix_domain::withdrawals::Withdrawal;
@@ -322,6 +323,7 @@ impl World {
             handle_seed: Uuid::from_u128(1),
             outflow: Arc::new(NeverRestored),
             duplicate_window: Duration::ZERO,
+            unrecorded: Unrecorded::default(),
         }
     }
 

@@ -26,7 +26,16 @@ pub(crate) async fn create(mut call: TenantCall) -> Answer {
     let check = |url: &_| call.state.services.postbacks.check(url);
     let command = requests::charge(&text, Mode::Strict, &caller, key, &check)?;
     let charges = call.state.services.charges.clone();
-    let outcome = Box::pin(call.state.run(async move { charges.create(command).await })).await?;
+    let refused = |error: ServiceError| {
+        let failed = if let ServiceError::ProviderRejected { charge, .. } = &error { *charge } else { None };
+        let told = ApiError::from(error);
+        match failed {
+            Some(charge) => told.with("uuid", &charge.0.to_string()),
+            None => told,
+        }
+    };
+    let made = async move { charges.create(command).await.map_err(refused) };
+    let outcome = Box::pin(call.state.run(made)).await?;
     let replayed = matches!(outcome, Outcome::Replayed(_));
     let charge = outcome.into_inner();
     let base = &call.state.config.public_url;

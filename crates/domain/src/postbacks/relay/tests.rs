@@ -508,6 +508,21 @@ async fn the_last_secret_that_signs_cannot_be_retired() {
 }
 
 #[tokio::test]
+async fn what_ends_by_itself_is_not_left_alone_to_sign() {
+    let ending = || version(1, "old", Some(NOW.plus(HOUR)));
+    let vault = Vault::with(vec![ending(), version(2, "new", None)]);
+    assert_eq!(vault.secrets.retire(OWNER, 2).await, Err(SecretError::Last(2)));
+    assert_eq!(vault.secrets.retire(OWNER, 1).await, Ok(()));
+    let vault = Vault::with(vec![ending(), version(2, "new", Some(NOW.plus(HOUR * 2)))]);
+    assert_eq!(vault.secrets.retire(OWNER, 2).await, Err(SecretError::Last(2)));
+    assert_eq!(vault.secrets.retire(OWNER, 1).await, Ok(()));
+    // However it came about: it is an error, and not silence.
+    let vault = Vault::with(vec![ending()]);
+    vault.wait(HOUR);
+    assert_eq!(vault.secrets.live(OWNER).await, Err(SecretError::NoneSigns));
+}
+
+#[tokio::test]
 async fn the_master_key_of_a_secret_that_signs_no_more_may_be_taken_away() {
     let vault = Vault::with(vec![version(1, "lost", Some(NOW)), version(2, "new", None)]);
     assert_eq!(vault.live().await, ["whsec_new_2"]);
