@@ -159,6 +159,20 @@ async fn a_withdrawal_that_fails_is_an_error_once_and_a_resource_ever_after() {
     assert_eq!((&again["failure"], &again["completed_at"]), (&failure, &json!(NOON)));
 }
 
+/// Who gave no name of its own has nothing else to find it by.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_charge_that_is_refused_is_named() {
+    let gateway = Gateway::start().await;
+    let tenant = gateway.tenant(0).await;
+    gateway.provider.fake.answers_next_charge(Told::Reject);
+    let mut body = charge_body();
+    body.as_object_mut().unwrap().remove("external_id");
+    let answer = gateway.post(&tenant, CHARGES, &body).await.expect(422);
+    assert_eq!(answer.code(), "provider_rejected");
+    let failed = gateway.get(&tenant, &format!("{CHARGES}/{}", answer.text("uuid"))).await.expect(200).json();
+    assert_eq!(failed["status"], "failed");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_withdrawal_without_a_known_end_is_no_error() {
     let gateway = Gateway::start().await;
