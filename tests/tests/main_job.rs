@@ -267,8 +267,14 @@ fn a_start_on_postgresql_that_can_not_go_well_is_refused_with_one_sentence() {
     let hour = format!("CREATE FUNCTION public.{clock} AS $$SELECT pg_catalog.now() - interval '1 hour'$$");
     server.psql(behind, &hour).unwrap();
     assert!(gateway.command(&["migrate"]).env("DATABASE_URL", &slow).status().unwrap().success());
-    for arguments in [["serve"], ["work"]] {
-        let errors = refused(&arguments, &[("DATABASE_URL", &slow)]);
+    let provider = [
+        ("DATABASE_URL", slow.as_str()),
+        ("PIX_PROVIDER_URL", "http://127.0.0.1:9"),
+        ("PIX_PROVIDER_CLIENT_ID", "nobody"),
+        ("PIX_PROVIDER_CLIENT_SECRET", "a-secret"),
+    ];
+    for (arguments, settings) in [(["serve"], &provider[..1]), (["work"], &provider[..])] {
+        let errors = refused(&arguments, settings);
         assert!(errors.contains("s apart") && errors.contains("set both by NTP"), "{arguments:?}: {errors}");
     }
 
@@ -295,7 +301,7 @@ fn a_start_on_postgresql_that_can_not_go_well_is_refused_with_one_sentence() {
     let older = gateway.folder().join("older.db");
     std::fs::write(&older, "").unwrap();
     let url = format!("sqlite://{}", older.display());
-    for arguments in [&["audit"][..], &["uncertain"], &["findings"], &["restore"], &["work"]] {
+    for arguments in [&["audit"][..], &["uncertain"], &["findings"], &["restore"]] {
         let errors = refused(arguments, &[("DATABASE_URL", &url)]);
         assert!(errors.contains("run `pix-gateway migrate` first"), "{arguments:?}: {errors}");
         assert_eq!(std::fs::metadata(&older).unwrap().len(), 0, "{arguments:?}");
