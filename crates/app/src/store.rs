@@ -307,7 +307,7 @@ fn open_sqlite(path: &Path, migrate: bool) -> anyhow::Result<Store> {
         Ok(store) => Ok(Store::of(store)),
         Err(error @ (OpenError::Missing(_) | OpenError::Pending { .. })) => {
             Err(error).context(
-                "run `pix-gateway migrate` first, with a backup at hand; `serve` does it by itself unless PIX_MIGRATE_ON_START is false. A copy that was put back in place is for `pix-gateway restore --mark` before either",
+                "run `pix-gateway migrate` first, with a backup at hand; `serve` does it by itself unless PIX_MIGRATE_ON_START is false, but of a copy that was put back in place `pix-gateway restore --mark` comes before `serve`",
             )
         }
         Err(error) => Err(error.into()),
