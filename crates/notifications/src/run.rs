@@ -5,11 +5,14 @@
 //! |---|---|
 //! | sent at once to one lane | [`DelivererConfig::per_endpoint`] |
 //! | sent at once in all | [`DelivererConfig::at_once`]; to endpoints that have failed lately, half of it |
+//! | sent at once of one integrator | a quarter of these, but as much as to one lane |
 //! | of one lane in memory | a turn is not taken for one that has twice `per_endpoint`, so never more than that and [`PER_LANE`] |
 //! | in memory in all | [`MAX_HELD`]; of endpoints that have failed lately, half of it |
+//! | in memory of one integrator | all of it, until nothing could be taken up for [`STUCK_AFTER`]: then it keeps [`KEPT_OF_ONE`] |
 //!
-//! So receivers that are known to fail, however many, leave half of everything to the others. One that hangs without
-//! having failed before has its lane's bound until its first attempts have timed out.
+//! So receivers that are known to fail, however many, leave half of everything to the others; and receivers of one integrator that
+//! hang, however many and however new their names, three quarters. One that hangs without having failed before has its lane's bound
+//! until its first attempts have timed out.
 //!
 //! What is taken up and then not sent, because the bounds are reached, the process ends or a lease is nearly over, comes
 //! again when its lease ends.
@@ -59,6 +62,10 @@ pub const MAX_HELD: usize = 1_024;
 const MAX_FAILING_HELD: usize = MAX_HELD / 2;
 /// A turn is taken when there is room for so many.
 const MIN_ROOM: usize = MAX_HELD / 4;
+/// For so long there may be too little room for a turn: then what waits for slow receivers makes room.
+const STUCK_AFTER: Duration = Duration::from_secs(1);
+/// So many of the integrator of which most wait are kept then.
+const KEPT_OF_ONE: usize = MAX_HELD / 8;
 /// The most lanes of one turn.
 pub const LANES_PER_TURN: u32 = 32;
 /// The most deliveries of one lane in one turn.
@@ -240,6 +247,8 @@ struct Desk {
     turn_at: Instant,
     /// No round begins before, however often it is asked for.
     not_before: Instant,
+    /// Since when there is too little room for a turn.
+    full_since: Option<Instant>,
     /// Where the round is; `None` before its first turn.
     cursor: Option<Lane>,
     /// Whether this round has found anything.
@@ -274,6 +283,7 @@ impl Desk {
             expected: 0,
             turn_at: now,
             not_before: now,
+            full_since: None,
             cursor: None,
             found: false,
             again: false,
@@ -299,6 +309,7 @@ impl Desk {
                 }
             } else {
                 self.send();
+                self.make_room();
                 self.take_turn();
                 if self.reports.len() >= TELL_GROUP || Instant::now() >= self.tell_at {
                     self.tell();
@@ -306,6 +317,7 @@ impl Desk {
             }
             let turn_at = (!stopping && self.may_take_turn()).then_some(self.turn_at);
             let tell_at = (!self.reports.is_empty() && self.telling.is_empty()).then_some(self.tell_at);
+            let shed_at = self.full_since.filter(|_| !stopping).map(|since| since + STUCK_AFTER);
             tokio::select! {
                 Some(ended) = self.attempts.join_next_with_id() => self.ended(ended),
                 Some(ended) = self.turns.join_next() => self.turn_ended(ended, stopping),
@@ -313,6 +325,7 @@ impl Desk {
                 () = waker.0.notified() => self.hasten(),
                 () = until(turn_at) => {}
                 () = until(tell_at) => {}
+                () = until(shed_at) => {}
                 _ = stopped.changed(), if !stopping => {}
             }
         }
@@ -337,6 +350,32 @@ impl Desk {
 
     fn may_take_turn(&self) -> bool {
         self.turns.is_empty() && self.room() >= MIN_ROOM
+    }
+
+    /// Forgets what waits most when nothing could be taken up for [`STUCK_AFTER`]: it is of receivers that are slow, or there
+    /// would be room, and would have those of all others wait. It comes again when its lease ends.
+    fn make_room(&mut self) {
+        if self.room() >= MIN_ROOM {
+            self.full_since = None;
+            return;
+        }
+        let now = Instant::now();
+        let since = *self.full_since.get_or_insert(now);
+        if now < since + STUCK_AFTER {
+            return;
+        }
+        self.full_since = Some(now);
+        while self.room() < MIN_ROOM {
+            let shed = self.sound.shed(KEPT_OF_ONE).max(self.failing.shed(KEPT_OF_ONE));
+            if shed == 0 {
+                return;
+            }
+            tracing::debug!(
+                shed,
+                "postbacks to slow receivers of one integrator make room for others; they come again"
+            );
+        }
+        self.full_since = None;
     }
 
     fn has_enough(&self, lane: Lane) -> bool {
@@ -489,8 +528,11 @@ impl Desk {
         }
     }
 
-    /// One too many comes again when its lease ends.
+    /// One too many comes again when its lease ends: of the integrator of which most wait, before any of another one.
     fn queue_failing(&mut self, ready: Ready) {
+        if self.failing.queued() >= MAX_FAILING_HELD {
+            self.failing.shed(KEPT_OF_ONE);
+        }
         if self.failing.queued() < MAX_FAILING_HELD {
             self.failing.push(ready);
         }

@@ -61,10 +61,14 @@ async fn a_dead_receiver_delays_nobody_else() {
 async fn any_number_of_receivers_that_are_known_to_fail_leaves_room_for_the_others() {
     let world = World::new();
     let integrator_id = world.services.integrator().await;
-    for number in 0..60 {
-        let host = format!("slow{number}");
-        world.receivers.behave(&host, Manner::TimesOut);
-        world.events(integrator_id, &host, 20).await;
+    // Of four: none has more than a quarter of the places.
+    for number in 0..4 {
+        let theirs = world.services.integrator().await;
+        for other in 0..15 {
+            let host = format!("slow{number}-{other}");
+            world.receivers.behave(&host, Manner::TimesOut);
+            world.events(theirs, &host, 20).await;
+        }
     }
     let deliverer = world.deliver();
     // First attempts at each have timed out, in two waves, and others are being made.
@@ -75,6 +79,31 @@ async fn any_number_of_receivers_that_are_known_to_fail_leaves_room_for_the_othe
     sleep(SECOND).await;
     assert_eq!(world.delivered(integrator_id).await, 100);
     drop(deliverer);
+}
+
+/// However many receivers it names, and however new their names.
+#[tokio::test(start_paused = true)]
+async fn one_integrator_whose_receivers_hang_leaves_places_and_memory_to_the_others() {
+    let world = World::new();
+    let (theirs, integrator_id) = (world.services.integrator().await, world.services.integrator().await);
+    for number in 0..200 {
+        let host = format!("hangs{number}");
+        world.receivers.behave(&host, Manner::Silent);
+        world.events(theirs, &host, 15).await;
+    }
+    let deliverer = world.deliver();
+    sleep(SECOND * 5).await;
+    assert_eq!(world.receivers.running(""), 64, "a quarter of the places");
+    world.events(integrator_id, "good", 100).await;
+    deliverer.waker().wake();
+    sleep(SECOND * 5).await;
+    assert_eq!(world.delivered(integrator_id).await, 100);
+    // What made room is delivered as well, once its receivers answer.
+    world.receivers.release();
+    world.settled_within(DELIVERY_LEASE * 2).await;
+    assert_eq!(world.delivered(theirs).await, 3_000);
+    assert_eq!(world.receivers.sent().len(), 3_100, "none twice");
+    deliverer.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
