@@ -296,6 +296,7 @@ macro_rules! store_suite {
                 two_operators_decide,
                 evidence_goes_before_opinion,
                 what_was_taken_or_is_on_its_way_is_not_decided,
+                what_the_provider_has_forgotten_for_a_day_is_decided,
                 who_disagrees_confirms_nothing,
                 a_confirmed_decision_is_finished,
                 a_decision_holds_for_its_sending_only,

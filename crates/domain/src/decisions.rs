@@ -28,6 +28,10 @@ use crate::withdrawals::service::WithdrawalService;
 /// How long a proposal waits for a second operator.
 pub const PROPOSAL_LIFETIME: Duration = Duration::from_hours(24);
 
+/// For how long a provider that once had a movement must have said that it doesn't know it, before operators may call that
+/// failed.
+pub const FORGOTTEN_FOR: Duration = Duration::from_hours(24);
+
 /// The shortest and longest reason, in characters: two of them and two names fit one line of evidence.
 pub const REASON_CHARS: std::ops::RangeInclusive<usize> = 3..=150;
 
@@ -137,10 +141,8 @@ impl DecisionService {
         if sending && self.ports.clock.now().since(submitted_at) < self.ports.submit_grace {
             return Err(ServiceError::InvalidState("it may be on its way just now: try again in a minute"));
         }
-        if decision.verdict == Verdict::Failed && (taken || matches!(answer, ProviderAnswer::Known(_))) {
-            return Err(ServiceError::InvalidState(
-                "the settlement provider has it and may still execute it: it can't be called failed",
-            ));
+        if decision.verdict == Verdict::Failed {
+            self.may_have_failed(resource, submitted_at, taken, &answer).await?;
         }
         let (subject, now) = (decision.id.to_string(), self.ports.clock.now());
         let entries = self.log.about(&subject, MAX_ENTRIES).await?;
@@ -168,6 +170,35 @@ impl DecisionService {
                 Ok(Decided::Proposed(resource, now.plus(PROPOSAL_LIFETIME)))
             }
         }
+    }
+
+    /// Refuses what the provider has, or once `taken` has not been without for [`FORGOTTEN_FOR`]: it may still execute it.
+    async fn may_have_failed(
+        &self,
+        resource: ResourceRef,
+        submitted_at: Timestamp,
+        taken: bool,
+        answer: &ProviderAnswer,
+    ) -> Result<(), ServiceError> {
+        let why = match answer {
+            ProviderAnswer::Known(_) => {
+                "the settlement provider has it and may still execute it: it can't be called failed"
+            }
+            _ if !taken => return Ok(()),
+            ProviderAnswer::NotAsked(_) => {
+                "the settlement provider has it, as it once said, and can't be asked now: it can't be called failed until it \
+                 has not known it for 24 hours"
+            }
+            ProviderAnswer::NotKnown => {
+                let before = self.ports.clock.now().minus(FORGOTTEN_FOR);
+                if self.ports.is_forgotten(resource, submitted_at, before).await? {
+                    return Ok(());
+                }
+                "the settlement provider had it, and doesn't know it now: it can't be called failed until it has not known \
+                 it for 24 hours"
+            }
+        };
+        Err(ServiceError::InvalidState(why))
     }
 
     async fn write(

@@ -287,6 +287,23 @@ impl Ports {
                 && asked_at.since(evidence.at) >= MIN_REPEAT_GAP
         }))
     }
+
+    /// Whether a provider that had the record has said since `sent_at`, and at `before` or earlier, that it doesn't know it,
+    /// and after that never again that it does.
+    pub(crate) async fn is_forgotten(
+        &self,
+        resource: ResourceRef,
+        sent_at: Timestamp,
+        before: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let known = self.stores.evidence.list(resource).await?;
+        let had =
+            |proof| matches!(proof, Proof::Accepted | Proof::Completed | Proof::Failed | Proof::Returned);
+        let since_had = known.iter().rev().take_while(|evidence| !had(evidence.proof));
+        let mut not_known = since_had
+            .filter(|evidence| evidence.kind == EvidenceKind::Consult && evidence.proof == Proof::NotKnown);
+        Ok(not_known.any(|evidence| evidence.at >= sent_at && evidence.at <= before))
+    }
 }
 
 #[cfg(test)]

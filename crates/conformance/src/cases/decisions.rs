@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use pix_domain::audit_log::{Action, AuditLog, LogEntry, Operator};
-use pix_domain::decisions::{Decided, Decision, PROPOSAL_LIFETIME, Verdict};
+use pix_domain::decisions::{Decided, Decision, FORGOTTEN_FOR, PROPOSAL_LIFETIME, Verdict};
 use pix_domain::error::ServiceError;
-use pix_domain::evidence::{EvidenceKind, Proof};
+use pix_domain::evidence::{EvidenceKind, MIN_REPEAT_GAP, Proof};
 use pix_domain::ids::IntegratorId;
 use pix_domain::provider::{Progress, ProviderError};
 use pix_domain::withdrawals::{OutgoingState, Withdrawal};
@@ -118,6 +118,59 @@ pub async fn what_was_taken_or_is_on_its_way_is_not_decided(harness: &mut dyn St
     services.wait(SUBMIT_GRACE);
     let proposed = decide(&services, sending.id.0, Verdict::Failed, "ana").await;
     assert!(matches!(proposed, Ok(Decided::Proposed(..))), "{proposed:?}");
+}
+
+/// What the provider took and has not known for a day can be called failed; not sooner, not while it can't be asked, and not
+/// when it has known it again in between.
+pub async fn what_the_provider_has_forgotten_for_a_day_is_decided(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let (integrator_id, withdrawal) = lost(&services).await;
+    let (id, resource) = (withdrawal.id.0, withdrawal.resource());
+    let consult = async || services.transactions.consult(resource).await.expect("a consult");
+    let refused = async |why: &str| {
+        let refused = decide(&services, id, Verdict::Failed, "ana").await;
+        assert!(
+            matches!(refused, Err(ServiceError::InvalidState(said)) if said.contains(why)),
+            "{refused:?}"
+        );
+    };
+    // Not known before it was taken, which is no forgetting.
+    consult().await;
+    services.wait(FORGOTTEN_FOR);
+    services.provider.knows(id, Progress::Accepted);
+    consult().await;
+    services.provider.forgets(id);
+    refused("had it, and doesn't know it now").await;
+    services.wait(FORGOTTEN_FOR.saturating_sub(Duration::from_secs(1)));
+    refused("had it, and doesn't know it now").await;
+    services.provider.knows(id, Progress::Accepted);
+    services.wait(Duration::from_secs(1));
+    refused("provider has it").await;
+    services.provider.forgets(id);
+    services.wait(MIN_REPEAT_GAP);
+    refused("had it, and doesn't know it now").await;
+    services.wait(FORGOTTEN_FOR);
+    services.provider.questions_fail(Some(ProviderError::Unavailable("x".into())));
+    refused("can't be asked now").await;
+    services.provider.questions_fail(None);
+    assert_eq!(services.balances(integrator_id).await, (6_000, 4_000));
+    assert!(matches!(decide(&services, id, Verdict::Failed, "ana").await, Ok(Decided::Proposed(..))));
+    // It has it after all, before the second operator confirms.
+    services.provider.knows(id, Progress::Accepted);
+    let late = decide(&services, id, Verdict::Failed, "rui").await;
+    assert!(matches!(late, Err(ServiceError::InvalidState(why)) if why.contains("provider has it")));
+    services.provider.forgets(id);
+    services.wait(MIN_REPEAT_GAP);
+    consult().await;
+    services.wait(FORGOTTEN_FOR);
+    assert!(matches!(decide(&services, id, Verdict::Failed, "ana").await, Ok(Decided::Proposed(..))));
+    assert!(matches!(decide(&services, id, Verdict::Failed, "rui").await, Ok(Decided::Done(_))));
+    assert_eq!(services.withdrawal(&withdrawal).await.state.name(), "failed");
+    assert_eq!(services.balances(integrator_id).await, (10_000, 0));
+    // It left all the same: it is owed.
+    services.provider.knows(id, Progress::Completed);
+    consult().await;
+    assert_eq!(services.balances(integrator_id).await, (6_000, 0));
 }
 
 /// Who disagrees makes a proposal of their own, and a proposal nobody confirms ends.
