@@ -59,7 +59,7 @@ async fn a_well_node_is_said_to_be_well(database: Database) {
         assert_eq!(check(&told, name)["status"], "ok", "{told}");
     }
     let of_servers = if database == Database::Sqlite { "skipped" } else { "ok" };
-    for name in ["clock", "connections", "nodes"] {
+    for name in ["indexes", "clock", "connections", "nodes"] {
         assert_eq!(check(&told, name)["status"], of_servers, "{told}");
     }
     let (good, told) = doctor(&beside, &[]);
@@ -128,6 +128,28 @@ async fn a_node_that_does_not_get_on_with_the_others_is_told() {
     assert_eq!(node.terminate().unwrap(), Some(0));
     assert!(node.log().contains(&format!("{name} is not what the node had")), "{}", node.log());
     assert_eq!(nodes(&[])["status"], "warning");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_index_that_the_server_does_not_use_is_told() {
+    let gateway = Gateway::start(Database::Postgres, &[]).unwrap();
+    let name = gateway.database_name().unwrap();
+    let server = pix_pg_server::shared().unwrap();
+    // As it is when CREATE INDEX CONCURRENTLY was broken off.
+    server
+        .psql(
+            &name,
+            "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'charges_by_provider_id'::regclass",
+        )
+        .unwrap();
+    let (good, told) = doctor(&gateway, &[]);
+    assert!(!good, "{told}");
+    let found = check(&told, "indexes");
+    assert_eq!(found["status"], "failed");
+    assert!(found["found"].as_str().unwrap().contains("doesn't use charges_by_provider_id:"), "{found}");
+    server.psql(&name, "REINDEX INDEX CONCURRENTLY charges_by_provider_id").unwrap();
+    let (good, told) = doctor(&gateway, &[]);
+    assert!(good && check(&told, "indexes")["status"] == "ok", "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -111,6 +111,9 @@ pub trait VitalStore: Send + Sync {
     /// How many connections the database gives to all nodes together; `None` when it needs none.
     async fn room(&self) -> Result<Option<u64>, StoreError>;
 
+    /// The indexes that the database has and does not use; `None` when it has no such.
+    async fn unusable_indexes(&self) -> Result<Option<Vec<String>>, StoreError>;
+
     /// How connections are used.
     fn pools(&self) -> Vec<PoolUse>;
 
@@ -137,6 +140,10 @@ impl VitalStore for SqliteStore {
     }
 
     async fn room(&self) -> Result<Option<u64>, StoreError> {
+        Ok(None)
+    }
+
+    async fn unusable_indexes(&self) -> Result<Option<Vec<String>>, StoreError> {
         Ok(None)
     }
 
@@ -169,6 +176,10 @@ impl VitalStore for PgStore {
 
     async fn room(&self) -> Result<Option<u64>, StoreError> {
         Self::room(self).await.map(Some)
+    }
+
+    async fn unusable_indexes(&self) -> Result<Option<Vec<String>>, StoreError> {
+        Self::unusable_indexes(self).await.map(Some)
     }
 
     fn pools(&self) -> Vec<PoolUse> {

@@ -3,7 +3,7 @@
 use diesel::pg::Pg;
 use diesel::prelude::{BoolExpressionMethods, ExpressionMethods, QueryDsl, QueryResult};
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
-use diesel::sql_types::{BigInt, Nullable};
+use diesel::sql_types::{BigInt, Nullable, Text};
 use diesel_async::RunQueryDsl;
 use pix_domain::error::StoreError;
 use pix_domain::ids::{IntegratorId, ResourceKind, ResourceRef};
@@ -142,6 +142,31 @@ impl Query for AskRoom {
     type SqlType = BigInt;
 }
 
+/// The names of this schema's indexes that the server does not use.
+#[derive(Debug, Clone, Copy)]
+struct AskUnusable;
+
+impl QueryFragment<Pg> for AskUnusable {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        out.push_sql(
+            "SELECT c.relname::text FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid \
+             WHERE NOT (i.indisvalid AND i.indisready) AND c.relnamespace = current_schema()::regnamespace \
+             ORDER BY c.relname",
+        );
+        Ok(())
+    }
+}
+
+impl QueryId for AskUnusable {
+    type QueryId = Self;
+
+    const HAS_STATIC_QUERY_ID: bool = true;
+}
+
+impl Query for AskUnusable {
+    type SqlType = Text;
+}
+
 /// What of `$table` nobody knows the outcome of. Whatever isn't final is in the list of what is due: the rows are found by
 /// its index, however many there were ever.
 macro_rules! uncertain {
@@ -210,6 +235,13 @@ impl PgStore {
         let mut conn = self.reads().await?;
         let room: i64 = AskRoom.row(&mut conn).await.of("the server's connections")?;
         codec::quantity("max_connections", room)
+    }
+
+    /// The indexes that the server does not use, by name: `CREATE INDEX CONCURRENTLY` leaves one when it fails.
+    pub async fn unusable_indexes(&self) -> Result<Vec<String>, StoreError> {
+        let mut conn = self.reads().await?;
+        let names: Vec<String> = AskUnusable.rows(&mut conn).await.of("the server's indexes")?;
+        Ok(names)
     }
 
     /// How the pools are used.

@@ -73,6 +73,7 @@ pub async fn look(config: &Config) -> Vec<Check> {
         Check::ok(Step::Reached.name(), whereabouts(config)),
         durable(config, &store, now).await,
         Check::ok(Step::Schema.name(), format!("up to date, {}", store.vitals.schema_version())),
+        indexes(&store).await,
         clock(&store).await,
         connections(&store).await,
         same_provider(config, &store).await,
@@ -205,6 +206,21 @@ async fn nodes(config: &Config, store: &Store) -> Check {
             NAME,
             common::sentence(&differing),
             "take what `pix-gateway secrets` printed once, and PIX_PUBLIC_URL, to every node alike",
+        ),
+        Err(error) => unanswered(NAME, &error),
+    }
+}
+
+/// That the server uses every index: without one, a lookup reads the whole table.
+async fn indexes(store: &Store) -> Check {
+    const NAME: &str = "indexes";
+    match store.vitals.unusable_indexes().await {
+        Ok(None) => Check::skipped(NAME, "the database is a file"),
+        Ok(Some(unusable)) if unusable.is_empty() => Check::ok(NAME, "the server uses all of them"),
+        Ok(Some(unusable)) => Check::failed(
+            NAME,
+            format!("the server doesn't use {}: making them failed, or is going on", unusable.join(", ")),
+            "if nobody is making them just now, REINDEX INDEX CONCURRENTLY each",
         ),
         Err(error) => unanswered(NAME, &error),
     }
