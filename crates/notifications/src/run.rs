@@ -63,9 +63,9 @@ const MAX_FAILING_HELD: usize = MAX_HELD / 2;
 /// A turn is taken when there is room for so many.
 const MIN_ROOM: usize = MAX_HELD / 4;
 /// For so long there may be too little room for a turn: then what waits for slow receivers makes room.
-const STUCK_AFTER: Duration = Duration::from_secs(1);
+pub const STUCK_AFTER: Duration = Duration::from_secs(1);
 /// So many of the integrator of which most wait are kept then.
-const KEPT_OF_ONE: usize = MAX_HELD / 8;
+pub const KEPT_OF_ONE: usize = MAX_HELD / 8;
 /// The most lanes of one turn.
 pub const LANES_PER_TURN: u32 = 32;
 /// The most deliveries of one lane in one turn.
