@@ -355,7 +355,8 @@ impl Desk {
     /// Forgets what waits most when nothing could be taken up for [`STUCK_AFTER`]: it is of receivers that are slow, or there
     /// would be room, and would have those of all others wait. It comes again when its lease ends.
     fn make_room(&mut self) {
-        if self.room() >= MIN_ROOM {
+        // A turn that is being taken has all the room that it may need, however long the store takes.
+        if !self.turns.is_empty() || self.room() >= MIN_ROOM {
             self.full_since = None;
             return;
         }
