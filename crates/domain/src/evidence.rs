@@ -22,6 +22,9 @@ pub const MAX_DETAIL_CHARS: usize = 500;
 /// The same answer to a further question is kept again only after this long: whoever asks every second learns nothing.
 pub const MIN_REPEAT_GAP: Duration = Duration::from_secs(15);
 
+/// A provider that has not said for so long that it doesn't know a record begins anew not to know it.
+pub const MAX_SILENCE: Duration = Duration::from_hours(1);
+
 /// The most entries of one record that a store answers with.
 pub const MAX_LISTED: u32 = 1_000;
 
@@ -288,8 +291,9 @@ impl Ports {
         }))
     }
 
-    /// Whether a provider that had the record has said since `sent_at`, and at `before` or earlier, that it doesn't know it,
-    /// and after that never again that it does.
+    /// Whether a provider that had the record has said from `before` on, or longer, that it doesn't know it, with no more than
+    /// [`MAX_SILENCE`] between any two answers, and since `sent_at`; and neither said that it has it, nor called back about it,
+    /// in all that time.
     pub(crate) async fn is_forgotten(
         &self,
         resource: ResourceRef,
@@ -297,12 +301,27 @@ impl Ports {
         before: Timestamp,
     ) -> Result<bool, StoreError> {
         let known = self.stores.evidence.list(resource).await?;
-        let had =
-            |proof| matches!(proof, Proof::Accepted | Proof::Completed | Proof::Failed | Proof::Returned);
-        let since_had = known.iter().rev().take_while(|evidence| !had(evidence.proof));
-        let mut not_known = since_had
-            .filter(|evidence| evidence.kind == EvidenceKind::Consult && evidence.proof == Proof::NotKnown);
-        Ok(not_known.any(|evidence| evidence.at >= sent_at && evidence.at <= before))
+        let had = |evidence: &Evidence| {
+            evidence.kind == EvidenceKind::Callback
+                || matches!(
+                    evidence.proof,
+                    Proof::Accepted | Proof::Completed | Proof::Failed | Proof::Returned
+                )
+        };
+        let mut since = self.clock.now();
+        for evidence in known.iter().rev().take_while(|evidence| !had(evidence) && evidence.at >= sent_at) {
+            if evidence.kind != EvidenceKind::Consult || evidence.proof != Proof::NotKnown {
+                continue;
+            }
+            if since.since(evidence.at) > MAX_SILENCE {
+                return Ok(false);
+            }
+            since = evidence.at;
+            if since <= before {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 

@@ -8,10 +8,10 @@
 //! | sent at once of one integrator | a quarter of these, but as much as to one lane |
 //! | of one lane in memory | a turn is not taken for one that has twice `per_endpoint`, so never more than that and [`PER_LANE`] |
 //! | in memory in all | [`MAX_HELD`]; of endpoints that have failed lately, half of it |
-//! | in memory of one integrator | all of it, until nothing could be taken up for [`STUCK_AFTER`]: then it keeps [`KEPT_OF_ONE`] |
+//! | in memory of one integrator | all of it, until nothing could be taken up for [`STUCK_AFTER`]: then as much as is sent in [`KEPT_FOR`] seconds, but [`KEPT_OF_ONE`] |
 //!
-//! So receivers that are known to fail, however many, leave half of everything to the others; and receivers of one integrator that
-//! hang, however many and however new their names, three quarters. One that hangs without having failed before has its lane's bound
+//! So receivers that are known to fail, however many, leave half of everything to the others; and those of one integrator that
+//! hang, however many and however new their names, most of it. One that hangs without having failed before has its lane's bound
 //! until its first attempts have timed out.
 //!
 //! What is taken up and then not sent, because the bounds are reached, the process ends or a lease is nearly over, comes
@@ -63,8 +63,10 @@ const MAX_FAILING_HELD: usize = MAX_HELD / 2;
 /// A turn is taken when there is room for so many.
 const MIN_ROOM: usize = MAX_HELD / 4;
 /// For so long there may be too little room for a turn: then what waits for slow receivers makes room.
-pub const STUCK_AFTER: Duration = Duration::from_secs(1);
-/// So many of the integrator of which most wait are kept then.
+pub const STUCK_AFTER: Duration = Duration::from_secs(5);
+/// Of the integrator of which most wait, as much is kept then as is sent in so many seconds at the present pace…
+pub const KEPT_FOR: u32 = 20;
+/// …but no less than this.
 pub const KEPT_OF_ONE: usize = MAX_HELD / 8;
 /// The most lanes of one turn.
 pub const LANES_PER_TURN: u32 = 32;
@@ -249,6 +251,8 @@ struct Desk {
     not_before: Instant,
     /// Since when there is too little room for a turn.
     full_since: Option<Instant>,
+    /// How many attempts have ended since then.
+    ended_since: usize,
     /// Where the round is; `None` before its first turn.
     cursor: Option<Lane>,
     /// Whether this round has found anything.
@@ -284,6 +288,7 @@ impl Desk {
             turn_at: now,
             not_before: now,
             full_since: None,
+            ended_since: 0,
             cursor: None,
             found: false,
             again: false,
@@ -352,8 +357,8 @@ impl Desk {
         self.turns.is_empty() && self.room() >= MIN_ROOM
     }
 
-    /// Forgets what waits most when nothing could be taken up for [`STUCK_AFTER`]: it is of receivers that are slow, or there
-    /// would be room, and would have those of all others wait. It comes again when its lease ends.
+    /// Forgets what waits most when nothing could be taken up for [`STUCK_AFTER`], but what is soon sent: it is of receivers
+    /// that are slow, and would have those of all others wait. It comes again when its lease ends.
     fn make_room(&mut self) {
         // A turn that is being taken has all the room that it may need, however long the store takes.
         if !self.turns.is_empty() || self.room() >= MIN_ROOM {
@@ -361,13 +366,19 @@ impl Desk {
             return;
         }
         let now = Instant::now();
-        let since = *self.full_since.get_or_insert(now);
+        let Some(since) = self.full_since else {
+            (self.full_since, self.ended_since) = (Some(now), 0);
+            return;
+        };
         if now < since + STUCK_AFTER {
             return;
         }
-        self.full_since = Some(now);
+        let spans = usize::try_from(u64::from(KEPT_FOR) / STUCK_AFTER.as_secs()).unwrap_or(1);
+        let keep = self.ended_since.saturating_mul(spans).max(KEPT_OF_ONE);
+        (self.full_since, self.ended_since) = (Some(now), 0);
         while self.room() < MIN_ROOM {
-            let shed = self.sound.shed(KEPT_OF_ONE).max(self.failing.shed(KEPT_OF_ONE));
+            let shed = [&mut self.sound, &mut self.failing].map(|pool| pool.shed(keep, MAX_HELD));
+            let shed = shed.into_iter().fold(0, usize::saturating_add);
             if shed == 0 {
                 return;
             }
@@ -375,8 +386,8 @@ impl Desk {
                 shed,
                 "postbacks to slow receivers of one integrator make room for others; they come again"
             );
+            self.hasten();
         }
-        self.full_since = None;
     }
 
     fn has_enough(&self, lane: Lane) -> bool {
@@ -479,6 +490,7 @@ impl Desk {
             let pool = if failing { &mut self.failing } else { &mut self.sound };
             pool.ended(lane);
             self.look_again_for(lane);
+            self.ended_since = self.ended_since.saturating_add(1);
         }
         match ended {
             Ok((_, Some(report))) => {
@@ -529,10 +541,10 @@ impl Desk {
         }
     }
 
-    /// One too many comes again when its lease ends: of the integrator of which most wait, before any of another one.
+    /// One too many comes again when its lease ends: one of the integrator of which most wait.
     fn queue_failing(&mut self, ready: Ready) {
         if self.failing.queued() >= MAX_FAILING_HELD {
-            self.failing.shed(KEPT_OF_ONE);
+            self.failing.shed(KEPT_OF_ONE, 1);
         }
         if self.failing.queued() < MAX_FAILING_HELD {
             self.failing.push(ready);

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::{answer, rfc3339};
 use crate::cli;
+use crate::clocks;
 use crate::config::Config;
 use crate::gateway;
 use crate::journal::Journal;
@@ -19,6 +20,8 @@ use crate::store::Store;
 /// Runs the subcommand.
 pub async fn run(config: &Config, arguments: cli::Resolve) -> anyhow::Result<ExitCode> {
     let store = Store::open_existing(config).await?;
+    // How long the provider has not known it is a matter of the clock.
+    clocks::refuse(&store).await?;
     let journal = Journal::of_somebody(&store, config)?;
     let name = config.provider.as_ref().map_or(gateway::SIMULATED.to_owned(), gateway::provider_name);
     gateway::bind_provider(&store, &journal, &name, false).await?;

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use pix_domain::audit_log::{Action, AuditLog, LogEntry, Operator};
+use pix_domain::callbacks::Callback;
 use pix_domain::decisions::{Decided, Decision, FORGOTTEN_FOR, PROPOSAL_LIFETIME, Verdict};
 use pix_domain::error::ServiceError;
-use pix_domain::evidence::{EvidenceKind, MIN_REPEAT_GAP, Proof};
+use pix_domain::evidence::{EvidenceKind, MAX_SILENCE, MIN_REPEAT_GAP, Proof};
 use pix_domain::ids::IntegratorId;
 use pix_domain::provider::{Progress, ProviderError};
 use pix_domain::withdrawals::{OutgoingState, Withdrawal};
@@ -121,12 +122,20 @@ pub async fn what_was_taken_or_is_on_its_way_is_not_decided(harness: &mut dyn St
 }
 
 /// What the provider took and has not known for a day can be called failed; not sooner, not while it can't be asked, and not
-/// when it has known it again in between.
+/// when it has known it again, called back about it or said nothing in between.
 pub async fn what_the_provider_has_forgotten_for_a_day_is_decided(harness: &mut dyn StoreHarness) {
     let services = services(harness);
     let (integrator_id, withdrawal) = lost(&services).await;
     let (id, resource) = (withdrawal.id.0, withdrawal.resource());
     let consult = async || services.transactions.consult(resource).await.expect("a consult");
+    // Asked as the gateway does, more than once an hour.
+    let asked_for = async |span: Duration| {
+        let gap = MAX_SILENCE / 2;
+        for _ in 0..span.as_secs() / gap.as_secs() {
+            services.wait(gap);
+            consult().await;
+        }
+    };
     let refused = async |why: &str| {
         let refused = decide(&services, id, Verdict::Failed, "ana").await;
         assert!(
@@ -134,22 +143,32 @@ pub async fn what_the_provider_has_forgotten_for_a_day_is_decided(harness: &mut 
             "{refused:?}"
         );
     };
+    let forgotten = "had it, and doesn't know it now";
     // Not known before it was taken, which is no forgetting.
     consult().await;
-    services.wait(FORGOTTEN_FOR);
+    asked_for(FORGOTTEN_FOR).await;
     services.provider.knows(id, Progress::Accepted);
     consult().await;
     services.provider.forgets(id);
-    refused("had it, and doesn't know it now").await;
-    services.wait(FORGOTTEN_FOR.saturating_sub(Duration::from_secs(1)));
-    refused("had it, and doesn't know it now").await;
+    refused(forgotten).await;
+    asked_for(FORGOTTEN_FOR.saturating_sub(MAX_SILENCE)).await;
+    refused(forgotten).await;
     services.provider.knows(id, Progress::Accepted);
-    services.wait(Duration::from_secs(1));
+    services.wait(MIN_REPEAT_GAP);
     refused("provider has it").await;
     services.provider.forgets(id);
     services.wait(MIN_REPEAT_GAP);
-    refused("had it, and doesn't know it now").await;
+    refused(forgotten).await;
+    // Two answers and a day without any between them are no day of not knowing.
     services.wait(FORGOTTEN_FOR);
+    refused(forgotten).await;
+    asked_for(FORGOTTEN_FOR / 2).await;
+    let callback =
+        Callback { id: services.id(), received_at: services.now(), reference: Some(id), body: "{}".into() };
+    services.transactions.called_back(resource, &callback).await;
+    asked_for(FORGOTTEN_FOR / 2).await;
+    refused(forgotten).await;
+    asked_for(FORGOTTEN_FOR / 2 + MAX_SILENCE).await;
     services.provider.questions_fail(Some(ProviderError::Unavailable("x".into())));
     refused("can't be asked now").await;
     services.provider.questions_fail(None);
@@ -162,12 +181,12 @@ pub async fn what_the_provider_has_forgotten_for_a_day_is_decided(harness: &mut 
     services.provider.forgets(id);
     services.wait(MIN_REPEAT_GAP);
     consult().await;
-    services.wait(FORGOTTEN_FOR);
+    asked_for(FORGOTTEN_FOR).await;
     assert!(matches!(decide(&services, id, Verdict::Failed, "ana").await, Ok(Decided::Proposed(..))));
     assert!(matches!(decide(&services, id, Verdict::Failed, "rui").await, Ok(Decided::Done(_))));
     assert_eq!(services.withdrawal(&withdrawal).await.state.name(), "failed");
     assert_eq!(services.balances(integrator_id).await, (10_000, 0));
-    // It left all the same: it is owed.
+    // It left all the same: it is taken from the wallet.
     services.provider.knows(id, Progress::Completed);
     consult().await;
     assert_eq!(services.balances(integrator_id).await, (6_000, 0));

@@ -120,8 +120,9 @@ impl Pool {
         if let Some(queue) = self.queues.get_mut(&lane) {
             queue.running = queue.running.saturating_sub(1);
             let integrator_id = queue.integrator_id;
-            self.list(lane);
+            // Those that were held back come before this one's next.
             self.resume(integrator_id);
+            self.list(lane);
         }
     }
 
@@ -150,8 +151,9 @@ impl Pool {
         }
     }
 
-    /// Of the integrator of which most wait, forgets those that came last, until no more than `keep` wait.
-    pub(super) fn shed(&mut self, keep: usize) -> usize {
+    /// Of the integrator of which most wait, forgets those that came last, until no more than `keep` wait, but `at_most` so
+    /// many. How many were forgotten.
+    pub(super) fn shed(&mut self, keep: usize, at_most: usize) -> usize {
         let mut waiting: BTreeMap<IntegratorId, usize> = BTreeMap::new();
         for queue in self.queues.values() {
             let of_one = waiting.entry(queue.integrator_id).or_default();
@@ -161,7 +163,7 @@ impl Pool {
         let Some((integrator_id, count)) = most.filter(|(_, count)| *count > keep) else { return 0 };
         let lanes = self.queues.iter().filter(|(_, queue)| queue.integrator_id == integrator_id);
         let lanes: Vec<Lane> = lanes.map(|(lane, _)| *lane).collect();
-        let excess = count.saturating_sub(keep);
+        let excess = count.saturating_sub(keep).min(at_most);
         let mut shed = 0_usize;
         // One of each in turn, so that no lane loses all of its own before another one has lost any.
         for lane in lanes.iter().cycle() {

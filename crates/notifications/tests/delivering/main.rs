@@ -96,13 +96,53 @@ async fn one_integrator_whose_receivers_hang_leaves_places_and_memory_to_the_oth
     assert_eq!(world.receivers.running(""), 64, "a quarter of the places");
     world.events(integrator_id, "good", 100).await;
     deliverer.waker().wake();
-    sleep(SECOND * 5).await;
+    // Twice the time after which room is made: a round over the receivers that hang fills it once more.
+    sleep(SECOND * 12).await;
     assert_eq!(world.delivered(integrator_id).await, 100);
     // What made room is delivered as well, once its receivers answer.
     world.receivers.release();
     world.settled_within(DELIVERY_LEASE * 2).await;
     assert_eq!(world.delivered(theirs).await, 3_000);
     assert_eq!(world.receivers.sent().len(), 3_100, "none twice");
+    deliverer.stop().await;
+}
+
+/// Where one integrator has all places that it may have, its receivers have them in turn.
+#[tokio::test(start_paused = true)]
+async fn a_receiver_waits_for_no_backlog_of_others_of_its_integrator() {
+    let world = World::new();
+    let integrator_id = world.services.integrator().await;
+    for number in 0..8 {
+        let host = format!("busy{number}");
+        world.receivers.behave(&host, Manner::Answers(200, SECOND));
+        world.events(integrator_id, &host, 200).await;
+    }
+    let deliverer = world.deliver();
+    sleep(SECOND * 3).await;
+    assert_eq!(world.receivers.running(""), 64, "all that one integrator may have");
+    world.events(integrator_id, "ninth", 5).await;
+    deliverer.waker().wake();
+    sleep(SECOND * 3).await;
+    assert_eq!(world.receivers.count("ninth"), 5);
+    world.settled_within(SECOND * 40).await;
+    assert_eq!(world.receivers.sent().len(), 1_605, "none twice");
+    deliverer.stop().await;
+}
+
+/// Memory that is full of what is sent soon is no reason to put it off.
+#[tokio::test(start_paused = true)]
+async fn slow_receivers_of_an_integrator_alone_are_not_put_off() {
+    let world = World::new();
+    let integrator_id = world.services.integrator().await;
+    for number in 0..40 {
+        let host = format!("slow{number}");
+        world.receivers.behave(&host, Manner::Answers(200, SECOND));
+        world.events(integrator_id, &host, 40).await;
+    }
+    let deliverer = world.deliver();
+    // 1600, of which 64 are sent a second; what is put off comes again after a minute.
+    world.settled_within(SECOND * 30).await;
+    assert_eq!(world.receivers.sent().len(), 1_600, "none twice");
     deliverer.stop().await;
 }
 

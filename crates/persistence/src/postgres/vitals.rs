@@ -150,8 +150,8 @@ impl QueryFragment<Pg> for AskUnusable {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
         out.push_sql(
             "SELECT c.relname::text FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid \
-             WHERE NOT (i.indisvalid AND i.indisready) AND c.relnamespace = current_schema()::regnamespace \
-             ORDER BY c.relname",
+             JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+             WHERE NOT (i.indisvalid AND i.indisready) AND n.nspname = current_schema() ORDER BY c.relname",
         );
         Ok(())
     }

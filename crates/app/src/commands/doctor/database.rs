@@ -220,7 +220,7 @@ async fn indexes(store: &Store) -> Check {
         Ok(Some(unusable)) => Check::failed(
             NAME,
             format!("the server doesn't use {}: making them failed, or is going on", unusable.join(", ")),
-            "if nobody is making them just now, REINDEX INDEX CONCURRENTLY each",
+            "if nobody is making them just now, DROP INDEX what ends in _ccnew or _ccold, and REINDEX INDEX CONCURRENTLY the others",
         ),
         Err(error) => unanswered(NAME, &error),
     }
