@@ -26,19 +26,8 @@ pub mod storm;
 pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let built = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--package", "pix-gateway"])
-            .current_dir(repository())
-            .status()
-            .is_ok_and(|status| status.success());
-        assert!(built, "the program does not build");
-        // target/debug/this, or target/debug/deps/this-test → target/debug/pix-gateway
-        let mut path = std::env::current_exe().unwrap_or_default();
-        path.pop();
-        if path.ends_with("deps") {
-            path.pop();
-        }
-        path.join("pix-gateway")
+        build(&[], None);
+        target_folder().join("debug/pix-gateway")
     })
 }
 
@@ -51,32 +40,58 @@ pub fn program() -> &'static Path {
 pub fn program_with_fail_points() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        // target/debug/this, or target/debug/deps/this-test → target
-        let mut path = std::env::current_exe().unwrap_or_default();
-        path.pop();
-        if path.ends_with("deps") {
-            path.pop();
-        }
-        path.pop();
-        let own = path.join("fail-points");
-        let built = Command::new(env!("CARGO"))
-            .args([
-                "build",
-                "--quiet",
-                "--package",
-                "pix-gateway",
-                "--features",
-                "fail-points",
-                "--target-dir",
-            ])
-            .arg(&own)
-            .env("CARGO_BUILD_BUILD_DIR", &path)
-            .current_dir(repository())
-            .status()
-            .is_ok_and(|status| status.success());
-        assert!(built, "the program does not build");
+        let own = target_folder().join("fail-points");
+        build(&["--features", "pix-gateway/fail-points"], Some(&own));
         own.join("debug/pix-gateway")
     })
+}
+
+/// Builds the program in its own folder or into `apart`.
+///
+/// A test names itself among what is built. It is fresh, but what its dependencies are compiled with, such as a feature
+/// that only tests ask for, holds for the program then: the build is over the very crates that `make test` has compiled,
+/// where a plain one would compile half of them a second time.
+fn build(arguments: &[&str], apart: Option<&Path>) {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet"]).args(arguments).current_dir(repository());
+    match test_target() {
+        Some(test) => cargo.args(["--workspace", "--bin", "pix-gateway", "--test", &test]),
+        None => cargo.args(["--package", "pix-gateway"]),
+    };
+    // What cargo tells a test of its package would be told to build scripts, and ring's runs anew when it changes.
+    for (name, _) in std::env::vars_os() {
+        let told = name.to_str().is_some_and(|name| {
+            ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CFG_"]
+                .iter()
+                .any(|of_package| name.starts_with(of_package))
+        });
+        if told || name == "OUT_DIR" {
+            cargo.env_remove(name);
+        }
+    }
+    if let Some(apart) = apart {
+        cargo.arg("--target-dir").arg(apart).env("CARGO_BUILD_BUILD_DIR", target_folder());
+    }
+    assert!(cargo.status().is_ok_and(|status| status.success()), "the program does not build");
+}
+
+/// The name of the test that runs, of target/debug/deps/name-0123456789abcdef. None for a program.
+fn test_target() -> Option<String> {
+    let path = std::env::current_exe().ok()?;
+    path.parent()?.ends_with("deps").then_some(())?;
+    let (name, _) = path.file_name()?.to_str()?.rsplit_once('-')?;
+    Some(name.to_owned())
+}
+
+/// Of target/debug/this or target/debug/deps/this.
+fn target_folder() -> PathBuf {
+    let mut path = std::env::current_exe().unwrap_or_default();
+    path.pop();
+    if path.ends_with("deps") {
+        path.pop();
+    }
+    path.pop();
+    path
 }
 
 /// The root of the repository.
