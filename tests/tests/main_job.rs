@@ -229,6 +229,47 @@ async fn with_the_provider_down_a_charge_is_refused_and_nothing_is_promised(data
     assert_eq!(gateway.audit().unwrap()["clean"], true);
 }
 
+/// Has the database of that address tell a time so far behind: this function is found before that of the system.
+fn set_clock_behind(database: &str, by: Duration) {
+    let (server, name) = (pix_pg_server::shared().unwrap(), database.rsplit('/').next().unwrap());
+    server.psql(name, &format!("ALTER DATABASE {name} SET search_path = public, pg_catalog")).unwrap();
+    let time = format!("SELECT pg_catalog.clock_timestamp() - interval '{} s'", by.as_secs());
+    let function = "FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql";
+    server.psql(name, &format!("CREATE OR REPLACE {function} AS $${time}$$")).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_clock_is_far_from_the_databases_sends_no_money_until_both_are_near() {
+    let database = fresh_postgres().unwrap();
+    set_clock_behind(&database, Duration::ZERO);
+    let settings = [("DATABASE_URL", database.as_str()), ("PIX_CLOCK_INTERVAL_MS", "100")];
+    let gateway = Gateway::start(Database::Postgres, &settings).unwrap();
+    let integrator = gateway.integrator("Astray").unwrap();
+    let client = Client::new(&gateway, &integrator).await.unwrap();
+    client.fund(&gateway, "100").await.unwrap();
+    let ready = async |status: u16| {
+        let (http, until) = (http_client().unwrap(), Instant::now() + SOON);
+        let url = format!("{}/health/ready", gateway.url);
+        while http.get(&url).send().await.unwrap().status() != status {
+            assert!(Instant::now() < until, "{status} never comes: {}", gateway.log());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    ready(200).await;
+    set_clock_behind(&database, Duration::from_hours(1));
+    ready(503).await;
+    let (status, refused) = client.post("/api/v1/withdrawals", withdrawal("40")).await.unwrap();
+    assert_eq!((status, &refused["code"]), (503, &json!("overloaded")), "{refused}");
+    assert!(text(&refused, "/detail").unwrap().contains("clock is not right"), "{refused}");
+    assert_eq!(client.balance().await.unwrap(), "100.00", "reading goes on");
+    assert!(gateway.log().contains("too far apart"), "{}", gateway.log());
+    set_clock_behind(&database, Duration::ZERO);
+    ready(200).await;
+    let (status, made) = client.post("/api/v1/withdrawals", withdrawal("40")).await.unwrap();
+    assert_eq!(status, 201, "{made}");
+    assert_eq!(gateway.audit().unwrap()["clean"], true);
+}
+
 #[test]
 fn a_start_on_postgresql_that_can_not_go_well_is_refused_with_one_sentence() {
     let gateway = Gateway::start(Database::Postgres, &[]).unwrap();
@@ -260,12 +301,8 @@ fn a_start_on_postgresql_that_can_not_go_well_is_refused_with_one_sentence() {
             assert!(errors.contains(says), "{arguments:?}: {errors}");
         }
     }
-    // Its clock is an hour behind: this one is found before that of the system.
-    let (slow, clock) = (fresh_postgres().unwrap(), "clock_timestamp() RETURNS timestamptz LANGUAGE sql");
-    let behind = slow.rsplit('/').next().unwrap();
-    server.psql(behind, &format!("ALTER DATABASE {behind} SET search_path = public, pg_catalog")).unwrap();
-    let hour = format!("CREATE FUNCTION public.{clock} AS $$SELECT pg_catalog.now() - interval '1 hour'$$");
-    server.psql(behind, &hour).unwrap();
+    let slow = fresh_postgres().unwrap();
+    set_clock_behind(&slow, Duration::from_hours(1));
     assert!(gateway.command(&["migrate"]).env("DATABASE_URL", &slow).status().unwrap().success());
     let provider = [
         ("DATABASE_URL", slow.as_str()),

@@ -163,6 +163,7 @@ async fn told_to_stop_it_is_not_ready_first_and_answers_what_is_under_way() {
     );
     assert_eq!(told["workers"], json!({"reconciler": true, "deliverer": true, "sealer": true}));
     assert!(!told["schema"].as_str().unwrap().is_empty());
+    assert_eq!(told["clock"], json!({"right": true}));
 
     let late = json!({"scenario": "answers_late", "on": {"next": 1}, "operation": "payment", "parameters": {"seconds": 10}});
     scenario(&gateway, late).await;

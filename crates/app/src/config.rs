@@ -317,6 +317,11 @@ pub const SETTINGS: &[Setting] = &[
         Some("30"),
         "Longest wait for running requests at the end, after PIX_DRAIN_MS, 1 to 300 seconds.",
     ),
+    open(
+        "PIX_CLOCK_INTERVAL_MS",
+        Some("60000"),
+        "How often this machine's clock is compared with the database's, 100 to 3600000; at once when it was set.",
+    ),
     open("PIX_RECONCILER_INTERVAL_MS", Some("1000"), "How often due follow-ups are looked for, 50 to 60000."),
     open(
         "PIX_RECONCILER_PER_SECOND",
@@ -747,6 +752,8 @@ pub struct Config {
     pub drain: Duration,
     /// `PIX_SHUTDOWN_TIMEOUT_S`
     pub shutdown_timeout: Duration,
+    /// `PIX_CLOCK_INTERVAL_MS`
+    pub clock_interval: Duration,
     /// `PIX_RECONCILER_…` and `PIX_CALLBACK_KEEP_DAYS`: how the workers work.
     pub worker: WorkerConfig,
     /// `PIX_SEAL_…` and `PIX_AUDIT_INTERVAL_S`: how the books are sealed and audited.
@@ -1014,6 +1021,7 @@ impl Config {
             body_deadline: source.millis("PIX_BODY_DEADLINE_MS", 100, 60_000)?,
             drain: source.millis("PIX_DRAIN_MS", 0, 60_000)?,
             shutdown_timeout: Duration::from_secs(source.number("PIX_SHUTDOWN_TIMEOUT_S", 1, 300)?),
+            clock_interval: source.millis("PIX_CLOCK_INTERVAL_MS", 100, 3_600_000)?,
             worker: WorkerConfig {
                 interval: source.millis("PIX_RECONCILER_INTERVAL_MS", 50, 60_000)?,
                 per_second: NonZeroU32::new(source.number_u32("PIX_RECONCILER_PER_SECOND", 10_000)?)

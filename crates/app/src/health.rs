@@ -1,7 +1,7 @@
 //! Whether this node can do its work: the answer of `/health/ready`, for everybody, and why, for operators.
 //!
-//! Ready is a node whose database takes writes, whose workers run, and that is not stopping. That the schema is known was
-//! seen when the store was opened, and a program that meets another one later fails on its own.
+//! Ready is a node whose database takes writes, whose workers run, whose clock is right, and that is not stopping. That the
+//! schema is known was seen when the store was opened, and a program that meets another one later fails on its own.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -56,6 +56,8 @@ pub struct Condition {
     pub schema: String,
     /// The workers, and whether each is alive. None while the node starts.
     pub workers: Vec<(&'static str, bool)>,
+    /// Whether this machine's clock is right, as far as is known.
+    pub clock: bool,
     /// How sealing stands; `None` where it is switched off.
     pub seals: Option<Standing>,
 }
@@ -64,7 +66,7 @@ impl Condition {
     /// Whether requests can be served.
     pub fn is_ready(&self) -> bool {
         let working = !self.workers.is_empty() && self.workers.iter().all(|(_, alive)| *alive);
-        !self.stopping && self.database.is_ok() && working
+        !self.stopping && self.database.is_ok() && self.clock && working
     }
 
     /// As operators are told.
@@ -76,6 +78,7 @@ impl Condition {
             "stopping": self.stopping,
             "database": {"writable": self.database.is_ok(), "reason": self.database.as_ref().err()},
             "schema": self.schema,
+            "clock": {"right": self.clock},
             "workers": workers,
             "seals": self.seals.map(|seals| json!({
                 "differences": seals.differing,
@@ -137,6 +140,7 @@ impl Health {
             stopping: self.stopping.has_begun(),
             database,
             schema: self.store.vitals.schema_version().to_owned(),
+            clock: SystemClock.is_right_for(Duration::ZERO),
             seals: self.seals().map(SealStatus::standing),
             workers: workers.iter().map(|(name, alive)| (*name, alive())).collect(),
         }

@@ -1,11 +1,14 @@
 //! The one home of the clock, of new ids and of the operating system's random numbers.
 
 use std::fmt::Write;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use pix_domain::ids::Ids;
 use pix_domain::time::{Clock, Timestamp};
 use uuid::Uuid;
+
+use crate::clocks::Steadiness;
 
 /// The machine's clock.
 #[derive(Debug, Clone, Copy)]
@@ -16,10 +19,32 @@ impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let micros = i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX);
+        let timer = timer_micros();
+        // Both go on with what a test moves the clock by: that is no leap.
         #[cfg(feature = "fail-points")]
-        let micros = micros.saturating_add(crate::fail_points::clock_ahead_micros());
+        let (micros, timer) = {
+            let ahead = crate::fail_points::clock_ahead_micros();
+            (micros.saturating_add(ahead), timer.saturating_add(ahead))
+        };
+        STEADINESS.look(micros, timer);
         Timestamp::from_micros(micros)
     }
+
+    fn is_right_for(&self, span: Duration) -> bool {
+        // It may have been set since anybody asked.
+        let _ = self.now();
+        STEADINESS.is_right_for(span)
+    }
+}
+
+/// How steady the machine's clock is: there is one.
+pub static STEADINESS: Steadiness = Steadiness::new();
+
+/// How long this process runs, by the timer that nobody sets.
+fn timer_micros() -> i64 {
+    static BEGUN: OnceLock<Instant> = OnceLock::new();
+    let begun = BEGUN.get_or_init(Instant::now);
+    i64::try_from(begun.elapsed().as_micros()).unwrap_or(i64::MAX)
 }
 
 /// How far an id's own time may be ahead of the clock.

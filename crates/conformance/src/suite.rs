@@ -141,6 +141,8 @@ macro_rules! store_suite {
                 a_lost_answer_is_settled_when_the_provider_is_asked,
                 not_known_is_no_proof_before_the_horizon,
                 not_known_is_no_proof_the_first_time,
+                a_clock_that_was_set_proves_nothing,
+                by_a_clock_that_is_not_right_nothing_is_sent,
                 what_stays_unknown_is_held_for_an_operator,
                 a_failing_question_proves_nothing,
                 what_was_not_sent_is_sent_once_by_the_worker,
@@ -294,6 +296,7 @@ macro_rules! store_suite {
             }
             decisions {
                 two_operators_decide,
+                nothing_is_decided_by_a_clock_that_is_not_right,
                 evidence_goes_before_opinion,
                 what_was_taken_or_is_on_its_way_is_not_decided,
                 what_the_provider_has_forgotten_for_a_day_is_decided,

@@ -97,6 +97,9 @@ pub enum ServiceError {
         "the gateway was restored from a backup and sends no money until its operators have checked the books; nothing was done"
     )]
     Restored,
+    /// This node's clock is wrong, or was set and has been compared with nobody's since: no money goes out by it.
+    #[error("this node's clock is not right, and until it is no money is sent by it; nothing was done")]
+    ClockNotRight,
     /// The wallet does not hold amount plus fee.
     #[error("the available balance does not cover the amount and its fee")]
     InsufficientBalance,

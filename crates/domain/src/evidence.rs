@@ -274,9 +274,23 @@ impl Ports {
         self.stores.transitions.apply(known).await.is_ok()
     }
 
+    /// Whether "not known" to a question of `asked_at` proves that the provider never took what was last sent at `sent_at`: the
+    /// adapter's horizon has passed since, by a clock that was right all that time, and the provider has answered so before.
+    pub(crate) async fn not_known_proves(
+        &self,
+        resource: ResourceRef,
+        sent_at: Timestamp,
+        asked_at: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let Some(horizon) = self.provider.not_found_is_proof_after() else { return Ok(false) };
+        let horizon = horizon.saturating_add(self.submit_grace);
+        let is_past = asked_at.since(sent_at) >= horizon && self.clock.is_right_for(horizon);
+        Ok(is_past && self.was_not_known(resource, sent_at, asked_at).await?)
+    }
+
     /// Whether the provider has said since `sent_at`, and [`MIN_REPEAT_GAP`] before `asked_at` or earlier, that it doesn't
     /// know the record.
-    pub(crate) async fn was_not_known(
+    async fn was_not_known(
         &self,
         resource: ResourceRef,
         sent_at: Timestamp,

@@ -35,8 +35,11 @@ impl Reconciler {
         self.transactions.record().await
     }
 
-    /// Claims what is due, at most `limit` and at most [`BATCH`].
+    /// Claims what is due, at most `limit` and at most [`BATCH`]; nothing while the clock isn't right.
     pub async fn claim(&self, limit: u32) -> Result<Vec<FollowUp>, StoreError> {
+        if !self.ports.clock.is_right_for(Duration::ZERO) {
+            return Ok(Vec::new());
+        }
         self.ports.stores.follow_ups.claim(self.ports.clock.now(), LEASE, limit.min(BATCH)).await
     }
 

@@ -11,6 +11,8 @@
 //! at all comes back when its integrator asks for it again: by the same handle it gets the same reference
 //! ([`Reference`](crate::provider::Reference)), under which the provider knows it.
 
+use std::time::Duration;
+
 use crate::audit::{Book, BookStore};
 use crate::error::ServiceError;
 use crate::evidence::{EvidenceKind, Proof, Seen};
@@ -108,11 +110,6 @@ impl Doubt {
     }
 }
 
-/// That what was to be sent was not: nothing goes out.
-pub(crate) fn held_back() -> Seen {
-    Seen::new(EvidenceKind::Answer, Proof::NotSent, "held back: the books were restored from a backup")
-}
-
 /// That a record is made anew of what the provider knows, and sent by nobody.
 pub(crate) fn recovering() -> Seen {
     let detail =
@@ -135,12 +132,26 @@ pub(crate) fn told(
 }
 
 impl Ports {
-    /// [`ServiceError::Restored`] while no money goes out.
+    /// [`ServiceError::Restored`] or [`ServiceError::ClockNotRight`] while no money goes out.
     pub(crate) fn may_go_out(&self) -> Result<(), ServiceError> {
+        // How long ago something was sent, and whether that is long enough, would be told wrongly.
+        if !self.clock.is_right_for(Duration::ZERO) {
+            return Err(ServiceError::ClockNotRight);
+        }
         match self.outflow.outflow() {
             Outflow::Open | Outflow::AskFirst => Ok(()),
             Outflow::Shut => Err(ServiceError::Restored),
         }
+    }
+
+    /// That what was to be sent was not, when nothing goes out.
+    pub(crate) fn held_back(&self) -> Option<Seen> {
+        let why = match self.may_go_out() {
+            Ok(()) => return None,
+            Err(ServiceError::ClockNotRight) => "held back: this node's clock is not right",
+            Err(_) => "held back: the books were restored from a backup",
+        };
+        Some(Seen::new(EvidenceKind::Answer, Proof::NotSent, why))
     }
 
     /// Tells operators that the provider has sent what the restored wallet doesn't hold.

@@ -42,4 +42,12 @@ impl Timestamp {
 pub trait Clock: Send + Sync {
     /// The present instant.
     fn now(&self) -> Timestamp;
+
+    /// Whether it is right, as far as it knows, and has been for `span`. One that was set or began to run within `span` says
+    /// no: then how long ago something was is no proof. While it isn't even right for no time, nothing is taken up and
+    /// no money goes out.
+    fn is_right_for(&self, span: Duration) -> bool {
+        let _ = span;
+        true
+    }
 }

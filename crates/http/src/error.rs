@@ -30,6 +30,9 @@ pub(crate) const OVERLOADED_RETRY_AFTER_SECONDS: u64 = 1;
 /// When to come back while no money goes out after a restore.
 const RESTORED_RETRY_AFTER_SECONDS: u64 = 60;
 
+/// When to come back to a node whose clock is not right.
+const CLOCK_RETRY_AFTER_SECONDS: u64 = 5;
+
 /// The longest reason of a provider that is passed on.
 const MAX_REASON_CHARS: usize = 300;
 
@@ -460,6 +463,10 @@ impl From<ServiceError> for ApiError {
                 Self::new(StatusCode::FORBIDDEN, "integrator_suspended", error.to_string())
             }
             ServiceError::Restored => Self::restored(),
+            ServiceError::ClockNotRight => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", error.to_string())
+                    .retry_after(CLOCK_RETRY_AFTER_SECONDS)
+            }
             ServiceError::InsufficientBalance => refused("insufficient_balance"),
             ServiceError::LimitExceeded(limit) => {
                 refused("limit_exceeded").with("limit", limit.kind.as_str())

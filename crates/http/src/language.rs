@@ -176,6 +176,10 @@ const PORTUGUESE: &[(&str, &str)] = &[
         "o gateway foi restaurado de um backup e não envia dinheiro até que seus operadores confiram os livros; nada foi feito",
     ),
     (
+        "this node's clock is not right, and until it is no money is sent by it; nothing was done",
+        "o relógio deste nó não está certo e, até que esteja, ele não envia dinheiro; nada foi feito",
+    ),
+    (
         "this integrator is suspended: money can't be sent",
         "este integrador está suspenso: não é possível enviar dinheiro",
     ),
@@ -590,6 +594,7 @@ mod tests {
             ServiceError::Ambiguous(Vec::new()),
             ServiceError::IntegratorSuspended,
             ServiceError::Restored,
+            ServiceError::ClockNotRight,
             ServiceError::InsufficientBalance,
             ServiceError::LimitExceeded(Box::new(standing())),
             ServiceError::RefundExceedsPaid,

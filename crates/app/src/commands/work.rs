@@ -51,6 +51,7 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let deliverer = Deliverer::start(Relay::new(postbacks), config.postbacks.deliverer);
     let gate = Gate::of(&store, config.restore_ask).await?;
     gate.watch(store.facts.clone());
+    clocks::watch(store.clone(), config.clock_interval);
     let (ports, breaker) = gateway::ports(&config, &store, provider, gate).await?;
     let ports = gateway::waking(ports, deliverer.waker());
     if let Some(admin) = &admin {

@@ -76,6 +76,25 @@ pub async fn two_operators_decide(harness: &mut dyn StoreHarness) {
     assert_eq!(log(&services).verify().await.map(|chain| chain.map(|(count, _)| count)), Ok(Ok(4)));
 }
 
+/// Whether it may be on its way just now, and how old a proposal is, is told by the clock: while that isn't right, nobody decides.
+pub async fn nothing_is_decided_by_a_clock_that_is_not_right(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let (_, withdrawal) = lost(&services).await;
+    let id = withdrawal.id.0;
+    services.clock.right_for(None);
+    for verdict in [Verdict::Failed, Verdict::Completed] {
+        let refused = decide(&services, id, verdict, "ana").await;
+        assert!(
+            matches!(refused, Err(ServiceError::InvalidState(why)) if why.contains("clock")),
+            "{refused:?}"
+        );
+    }
+    assert!(actions(&services, id).await.is_empty());
+    services.clock.right_for(Some(Duration::ZERO));
+    let proposed = decide(&services, id, Verdict::Failed, "ana").await;
+    assert!(matches!(proposed, Ok(Decided::Proposed(..))), "{proposed:?}");
+}
+
 /// Evidence goes before opinion: what the provider knows is not decided, and what it has is never called failed.
 pub async fn evidence_goes_before_opinion(harness: &mut dyn StoreHarness) {
     let services = services(harness);

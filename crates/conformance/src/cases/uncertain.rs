@@ -4,10 +4,12 @@
 use std::time::Duration;
 
 use pix_domain::charges::ChargeState;
+use pix_domain::error::ServiceError;
 use pix_domain::ids::{IntegratorId, WithdrawalId};
 use pix_domain::provider::{Progress, ProviderError};
 use pix_domain::schedule::{NEEDS_REVIEW_AFTER, OUTGOING_WAITS, QUEUE_MAX_AGE};
 use pix_domain::transactions::ProviderAnswer;
+use pix_domain::withdrawals::service::QuoteVerdict;
 use pix_domain::withdrawals::{OutgoingState, Withdrawal};
 
 use crate::builders::{cents, next, refund_command, report, some_fees, withdrawal_command};
@@ -94,6 +96,57 @@ pub async fn not_known_is_no_proof_the_first_time(harness: &mut dyn StoreHarness
     assert_eq!(after(&services, OUTGOING_WAITS[1]).await, 1);
     assert!(matches!(services.withdrawal(&withdrawal).await.state, OutgoingState::Failed(_)));
     assert_eq!(services.balances(integrator_id).await, (10_000, 0));
+}
+
+/// By a clock that was set within the horizon, or has run for less, no "not known" is proof; by one that isn't right nobody is
+/// asked at all.
+pub async fn a_clock_that_was_set_proves_nothing(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    services.provider.not_found_is_proof(Some(HORIZON));
+    let integrator_id = with_money(&services).await;
+    let withdrawal = sent(&services, integrator_id, Answer::LostRequest).await;
+    services.clock.right_for(Some(PAST_HORIZON.saturating_sub(Duration::from_millis(1))));
+    for wait in [Duration::from_secs(5), PAST_HORIZON, PAST_HORIZON] {
+        assert_eq!(after(&services, wait).await, 1);
+        assert_eq!(services.withdrawal(&withdrawal).await.state, OutgoingState::Uncertain);
+    }
+    services.clock.right_for(None);
+    assert_eq!(after(&services, PAST_HORIZON).await, 0, "who knows whether it is due");
+    services.clock.right_for(Some(PAST_HORIZON));
+    assert_eq!(after(&services, Duration::ZERO).await, 1);
+    assert!(matches!(services.withdrawal(&withdrawal).await.state, OutgoingState::Failed(_)));
+    assert_eq!(services.balances(integrator_id).await, (10_000, 0));
+    assert_eq!(services.provider.sends(withdrawal.id.0), 1);
+}
+
+/// While the clock isn't right nothing new is sent, and what waits goes on waiting, however old it seems to be.
+pub async fn by_a_clock_that_is_not_right_nothing_is_sent(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let integrator_id = with_money(&services).await;
+    let charge = services.paid_charge(integrator_id, 10_000).await;
+    let queued = sent(&services, integrator_id, Answer::Unavailable).await;
+    services.provider.answers_next(Answer::Unavailable);
+    let returning =
+        services.refunds.create(refund_command(&charge, 1_000)).await.expect("a refund").into_inner();
+    let before = services.balances(integrator_id).await;
+    services.clock.right_for(None);
+    services.wait(QUEUE_MAX_AGE);
+    let command = withdrawal_command(integrator_id, 1_000);
+    let refused = services.withdrawals.create(command.clone()).await;
+    assert_eq!(refused, Err(ServiceError::ClockNotRight));
+    let quote = services.withdrawals.quote(&command).await.expect("a quote");
+    assert_eq!(quote.verdict, QuoteVerdict::Refused(ServiceError::ClockNotRight));
+    let refused = services.refunds.create(refund_command(&charge, 1_000)).await;
+    assert_eq!(refused, Err(ServiceError::ClockNotRight));
+    let followed = services.withdrawals.follow_up(integrator_id, queued.id).await.expect("the withdrawal");
+    assert_eq!(followed.state, OutgoingState::Queued);
+    let followed = services.refunds.follow_up(integrator_id, returning.id).await.expect("the refund");
+    assert_eq!(followed.state, OutgoingState::Queued);
+    assert_eq!(services.balances(integrator_id).await, before);
+    services.clock.right_for(Some(Duration::ZERO));
+    let made = services.withdrawals.create(command).await.expect("a withdrawal").into_inner();
+    assert_eq!((made.state.name(), services.provider.sends(made.id.0)), ("completed", 1));
+    assert_eq!(services.provider.sends(queued.id.0), 0);
 }
 
 /// Where "not known" is never proof, an operator is to look, and the money stays held.

@@ -168,7 +168,8 @@ impl Relay {
         self.ports.clock.now()
     }
 
-    /// Takes up what is due, of at most `lanes` lanes after `after` and none of `except`, at most `per_lane` of each.
+    /// Takes up what is due, of at most `lanes` lanes after `after` and none of `except`, at most `per_lane` of each; nothing
+    /// while the clock isn't right.
     pub async fn take(
         &self,
         after: Option<Lane>,
@@ -176,6 +177,9 @@ impl Relay {
         per_lane: u32,
         except: Vec<Lane>,
     ) -> Result<Taken, StoreError> {
+        if !self.ports.clock.is_right_for(Duration::ZERO) {
+            return Ok(Taken::default());
+        }
         let now = self.ports.clock.now();
         let turn = Turn { now, lease: DELIVERY_LEASE, after, lanes, per_lane, except };
         self.ports.stores.deliveries.take(turn).await

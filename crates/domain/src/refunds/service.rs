@@ -286,8 +286,8 @@ impl RefundService {
         let heard = if self.ports.clock.now().since(submitted.submitted_at) > self.ports.submit_grace {
             // Held up for so long that others may be about to take "not known" for proof.
             Heard::NotSent(Seen::new(EvidenceKind::Answer, Proof::NotSent, HELD_UP))
-        } else if self.ports.outflow.outflow() == Outflow::Shut {
-            Heard::NotSent(restore::held_back())
+        } else if let Some(held_back) = self.ports.held_back() {
+            Heard::NotSent(held_back)
         } else {
             let asked_at = self.ports.clock.now();
             Heard::Answer(self.ports.provider.refund(submitted.order()).await, asked_at)
@@ -586,12 +586,9 @@ impl RefundService {
         seen: Seen,
     ) -> Result<Refund, ServiceError> {
         let sent_for = asked_at.since(refund.submitted_at);
-        let horizon = self.ports.provider.not_found_is_proof_after();
         let (resource, sent_at) = (refund.resource(), refund.submitted_at);
-        let proof = horizon
-            .is_some_and(|horizon| sent_for >= horizon.saturating_add(self.ports.submit_grace))
-            && refund.provider_id.is_none()
-            && self.ports.was_not_known(resource, sent_at, asked_at).await?;
+        let proof =
+            refund.provider_id.is_none() && self.ports.not_known_proves(resource, sent_at, asked_at).await?;
         let (integrator_id, id, version) = (refund.integrator_id, refund.id, refund.version);
         match refund.state {
             OutgoingState::Submitting | OutgoingState::Uncertain | OutgoingState::NeedsReview if proof => {
@@ -636,19 +633,18 @@ impl RefundService {
             return self.refresh_read(refund).await.map(|(refund, _)| refund);
         }
         // As of a withdrawal.
-        match self.ports.outflow.outflow() {
-            Outflow::Shut => return Ok(refund),
-            Outflow::AskFirst => {
-                let asked_at = self.ports.clock.now();
-                let answer = self.ports.provider.consult_refund(refund.inquiry()).await;
-                let seen = Seen::consult(&answer, asked_at);
-                match answer {
-                    Ok(None) => {}
-                    Ok(Some(report)) => return self.learn(integrator_id, id, &report, asked_at, seen).await,
-                    Err(_) => return Ok(refund),
-                }
+        if self.ports.may_go_out().is_err() {
+            return Ok(refund);
+        }
+        if self.ports.outflow.outflow() == Outflow::AskFirst {
+            let asked_at = self.ports.clock.now();
+            let answer = self.ports.provider.consult_refund(refund.inquiry()).await;
+            let seen = Seen::consult(&answer, asked_at);
+            match answer {
+                Ok(None) => {}
+                Ok(Some(report)) => return self.learn(integrator_id, id, &report, asked_at, seen).await,
+                Err(_) => return Ok(refund),
             }
-            Outflow::Open => {}
         }
         let now = self.ports.clock.now();
         if now.since(refund.created_at) >= schedule::QUEUE_MAX_AGE {

@@ -512,8 +512,8 @@ impl WithdrawalService {
         let heard = if self.ports.clock.now().since(submitted.submitted_at) > self.ports.submit_grace {
             // Held up for so long that others may be about to take "not known" for proof.
             Heard::NotSent(Seen::new(EvidenceKind::Answer, Proof::NotSent, HELD_UP))
-        } else if self.ports.outflow.outflow() == Outflow::Shut {
-            Heard::NotSent(restore::held_back())
+        } else if let Some(held_back) = self.ports.held_back() {
+            Heard::NotSent(held_back)
         } else {
             let asked_at = self.ports.clock.now();
             Heard::Answer(self.ports.provider.send_payment(submitted.order()).await, asked_at)
@@ -781,12 +781,9 @@ impl WithdrawalService {
         seen: Seen,
     ) -> Result<Withdrawal, ServiceError> {
         let sent_for = asked_at.since(withdrawal.submitted_at);
-        let horizon = self.ports.provider.not_found_is_proof_after();
         let (resource, sent_at) = (withdrawal.resource(), withdrawal.submitted_at);
-        let proof = horizon
-            .is_some_and(|horizon| sent_for >= horizon.saturating_add(self.ports.submit_grace))
-            && withdrawal.provider_id.is_none()
-            && self.ports.was_not_known(resource, sent_at, asked_at).await?;
+        let proof = withdrawal.provider_id.is_none()
+            && self.ports.not_known_proves(resource, sent_at, asked_at).await?;
         let version = withdrawal.version;
         match withdrawal.state {
             OutgoingState::Submitting | OutgoingState::Uncertain | OutgoingState::NeedsReview if proof => {
@@ -845,19 +842,18 @@ impl WithdrawalService {
             return self.refresh_read(withdrawal).await.map(|(withdrawal, _)| withdrawal);
         }
         // After a restore nothing is sent, or given up, that the provider wasn't asked about.
-        match self.ports.outflow.outflow() {
-            Outflow::Shut => return Ok(withdrawal),
-            Outflow::AskFirst => {
-                let asked_at = self.ports.clock.now();
-                let answer = self.ports.provider.consult_payment(withdrawal.inquiry()).await;
-                let seen = Seen::consult(&answer, asked_at);
-                match answer {
-                    Ok(None) => {}
-                    Ok(Some(report)) => return self.learn(withdrawal.into(), &report, asked_at, seen).await,
-                    Err(_) => return Ok(withdrawal),
-                }
+        if self.ports.may_go_out().is_err() {
+            return Ok(withdrawal);
+        }
+        if self.ports.outflow.outflow() == Outflow::AskFirst {
+            let asked_at = self.ports.clock.now();
+            let answer = self.ports.provider.consult_payment(withdrawal.inquiry()).await;
+            let seen = Seen::consult(&answer, asked_at);
+            match answer {
+                Ok(None) => {}
+                Ok(Some(report)) => return self.learn(withdrawal.into(), &report, asked_at, seen).await,
+                Err(_) => return Ok(withdrawal),
             }
-            Outflow::Open => {}
         }
         let now = self.ports.clock.now();
         if now.since(withdrawal.created_at) >= schedule::QUEUE_MAX_AGE {

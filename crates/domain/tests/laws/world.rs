@@ -310,6 +310,7 @@ impl World {
         let (clock_world, ids) = (self.clone(), self.ids.clone());
         let mut clock = MockClock::new();
         clock.expect_now().returning(move || clock_world.now());
+        clock.expect_is_right_for().return_const(true);
         let mut mock_ids = MockIds::new();
         mock_ids
             .expect_next()

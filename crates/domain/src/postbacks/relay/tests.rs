@@ -233,6 +233,7 @@ fn listed(id: u128, postback_url: Option<PostbackUrl>, kind: EventKind) -> Liste
 fn clock(now: Timestamp) -> Arc<MockClock> {
     let mut clock = MockClock::new();
     clock.expect_now().return_const(now);
+    clock.expect_is_right_for().return_const(true);
     Arc::new(clock)
 }
 
