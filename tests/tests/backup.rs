@@ -76,7 +76,7 @@ async fn a_lost_database_comes_back_from_a_backup_and_nothing_is_sent_twice(data
     let mut gateway = Gateway::start_with_clock(database, &[("PIX_OPERATOR", "ana")]).unwrap();
     let integrator = gateway.integrator("loja").unwrap();
     let client = Arc::new(Client::new(&gateway, &integrator).await.unwrap());
-    client.fund(&gateway, "1000").await.unwrap();
+    let funding = client.fund(&gateway, "1000").await.unwrap();
     let next = Arc::new(AtomicU32::new(0));
     let one = |client: Arc<Client>, number| async move {
         let (status, made) = client.post("/api/v1/withdrawals", withdrawal(number)).await.unwrap();
@@ -139,8 +139,16 @@ async fn a_lost_database_comes_back_from_a_backup_and_nothing_is_sent_twice(data
     let refused = elsewhere.env("PIX_PROVIDER_CLIENT_SECRET", "a-secret").output().unwrap();
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(!refused.status.success() && said.contains("run this with the settings of `serve`"), "{said}");
+    // A second PIX on the charge that paid for all this, which nobody was told of.
+    let pay = format!("{}/sim/charges/{}/pay", gateway.simulator, text(&funding, "/pix_id").unwrap());
+    let paid = http_client().unwrap().post(pay).json(&json!({"amount": "5.00", "callback": false})).send();
+    assert_eq!(paid.await.unwrap().status(), 200);
     let asked = gateway.cli_json(&["restore", "--ask", "--json"]).unwrap();
     assert_eq!(asked["unanswered"], json!(0), "{asked}");
+    assert_eq!(
+        asked["changed"],
+        json!([{"kind": "charge", "uuid": funding["uuid"], "integrator": integrator.uuid}])
+    );
     soon("all settled", || async {
         let (_, page) = client.get("/api/v1/withdrawals?per_page=100").await.unwrap();
         let all = page["data"].as_array().unwrap().iter().map(|made| text(made, "/substatus").unwrap());
@@ -152,7 +160,7 @@ async fn a_lost_database_comes_back_from_a_backup_and_nothing_is_sent_twice(data
     let sent = sent(&gateway).await;
     assert_eq!(sent.len(), usize::try_from(everything).unwrap(), "each under the reference it had");
     assert!(sent.values().all(|times| *times == 1), "{sent:?}");
-    assert_eq!(client.balance().await.unwrap(), format!("{}.00", 1_000 - everything));
+    assert_eq!(client.balance().await.unwrap(), format!("{}.00", 1_005 - everything));
     let audit = gateway.audit().unwrap();
     assert_eq!(audit["clean"], true, "{audit}");
     let acts = gateway.cli_json(&["audit-log", "list", "--json"]).unwrap();

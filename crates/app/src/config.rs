@@ -1017,7 +1017,7 @@ impl Config {
             rate_api_burst: source.number_u32("PIX_RATE_API_BURST", 100_000)?,
             overload: overload(source)?,
             trusted_proxies: trusted_proxies(source)?,
-            cors_allow_origins: source.list("PIX_CORS_ALLOW_ORIGINS"),
+            cors_allow_origins: origins(source)?,
             body_deadline: source.millis("PIX_BODY_DEADLINE_MS", 100, 60_000)?,
             drain: source.millis("PIX_DRAIN_MS", 0, 60_000)?,
             shutdown_timeout: Duration::from_secs(source.number("PIX_SHUTDOWN_TIMEOUT_S", 1, 300)?),
@@ -1114,6 +1114,32 @@ fn checked_url(env: &str, url: &str) -> Result<String, ConfigError> {
             "{env} must be an address such as https://pix.example.com, without user, query or fragment"
         )))
     }
+}
+
+fn origins(source: &Source) -> Result<Vec<String>, ConfigError> {
+    const NAME: &str = "PIX_CORS_ALLOW_ORIGINS";
+    let origins = source.list(NAME);
+    match origins.iter().find(|origin| !is_origin(origin)) {
+        None => Ok(origins),
+        Some(wrong) => Err(ConfigError(format!(
+            "{NAME} has \"{wrong}\", which no browser names as an origin: write each one as https://shop.example or http://localhost:3000, in lower case, without a path, and with a port only if it isn't the scheme's own"
+        ))),
+    }
+}
+
+/// Whether a browser may send it so (RFC 6454, section 6.2): scheme and host in lower case, and a port unless it is the scheme's own.
+fn is_origin(text: &str) -> bool {
+    let Some((scheme, host)) = text.split_once("://") else { return false };
+    let has_only = |part: &str, also: &str| {
+        let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || also.contains(c);
+        !part.is_empty() && part.chars().all(fits)
+    };
+    let own_port = match scheme {
+        "http" => ":80",
+        "https" => ":443",
+        _ => "://",
+    };
+    has_only(scheme, "+-.") && has_only(host, "-._:[]") && !host.ends_with(own_port)
 }
 
 fn database(source: &Source) -> Result<Database, ConfigError> {
@@ -1279,7 +1305,15 @@ fn postgres(source: &Source) -> Result<PgOptions, ConfigError> {
 }
 
 fn provider(source: &Source) -> Result<Option<ProviderSettings>, ConfigError> {
-    let Some(url) = source.text("PIX_PROVIDER_URL") else { return Ok(None) };
+    let Some(url) = source.text("PIX_PROVIDER_URL") else {
+        let files = ["PIX_PROVIDER_CA_FILE", "PIX_PROVIDER_CERT_FILE", "PIX_PROVIDER_KEY_FILE"];
+        return match files.into_iter().find(|env| source.is_set(env)) {
+            None => Ok(None),
+            Some(env) => Err(ConfigError(format!(
+                "{env} is set, and the simulated provider makes no use of it: set PIX_PROVIDER_URL too, or remove it"
+            ))),
+        };
+    };
     let url = checked_url("PIX_PROVIDER_URL", &url)?;
     let Some(client_secret) = source.text("PIX_PROVIDER_CLIENT_SECRET") else {
         return Err(ConfigError(
@@ -1542,6 +1576,8 @@ mod tests {
             ("PIX_OTLP_TIMEOUT_MS", "30001", "from 100 to 30000"),
             ("PIX_CONSOLE_OPERATORS", "ana", "NAME:SHA256HEX"),
             ("PIX_CONSOLE_HOSTS", "https://console.example", "console.example.com"),
+            ("PIX_PROVIDER_CERT_FILE", "/nowhere.pem", "set PIX_PROVIDER_URL too"),
+            ("PIX_CLOCK_INTERVAL_MS", "99", "from 100 to 3600000"),
         ] {
             let refused = load(&[(name, value)]).unwrap_err().to_string();
             assert!(refused.contains(name) && refused.contains(says), "{refused}");
@@ -1588,6 +1624,28 @@ mod tests {
         assert!(load(&own).unwrap_err().to_string().contains("from 1 to 64"));
         let own = [("PIX_CONNECTIONS", "64"), ("PIX_CONNECTIONS_PER_IP", "64")];
         assert_eq!(load(&own).unwrap().overload.connections_per_ip, 64);
+    }
+
+    #[test]
+    fn an_origin_is_written_as_browsers_write_it() {
+        for wrong in [
+            "*",
+            "null",
+            "shop.example",
+            "https://",
+            "https://shop.example/",
+            "https://Shop.example",
+            "https://shop.example:443",
+            "http://shop.example:80",
+            "https://ana@shop.example",
+            "https://shop.example?x",
+        ] {
+            let given = format!("https://good.example,{wrong}");
+            let refused = load(&[("PIX_CORS_ALLOW_ORIGINS", &given)]).unwrap_err().to_string();
+            assert!(refused.contains(&format!("has \"{wrong}\"")), "{refused}");
+        }
+        let good = "https://shop.example, http://localhost:3000, http://[::1]:8000, capacitor://localhost";
+        assert_eq!(load(&[("PIX_CORS_ALLOW_ORIGINS", good)]).unwrap().cors_allow_origins.len(), 4);
     }
 
     #[test]

@@ -12,7 +12,9 @@ use pix_persistence::postgres::PgStore;
 use pix_simulator::SimulatorConfig;
 use secrecy::ExposeSecret;
 
+use crate::books::SigningKey;
 use crate::config::{Config, ConfigError, Database};
+use crate::gateway;
 
 /// Words that are in placeholders and in no secret that was drawn.
 const PLACEHOLDERS: [&str; 6] = ["changeme", "default", "example", "password", "placeholder", "secret"];
@@ -38,6 +40,8 @@ pub fn all(config: &Config, demo: bool) -> Vec<ConfigError> {
         say(Some(sentence));
     }
     say(taken_twice(config));
+    say(short_proof(config));
+    say(books_key(config));
     found
 }
 
@@ -57,6 +61,23 @@ fn taken_twice(config: &Config) -> Option<String> {
         taken.push((name, listen));
     }
     None
+}
+
+/// "Not known" that would count while the question's own payment may still be under way.
+fn short_proof(config: &Config) -> Option<String> {
+    let (proof, longest) = (config.not_found_proof?, gateway::longest_operation(config));
+    (proof < longest).then(|| {
+        format!(
+            "PIX_PROVIDER_NOT_FOUND_PROOF_S is {}, and sending a payment may take {} s: raise it, or lower PIX_PROVIDER_TIMEOUT_MS",
+            proof.as_secs(),
+            longest.as_millis().div_ceil(1_000)
+        )
+    })
+}
+
+fn books_key(config: &Config) -> Option<String> {
+    let error = SigningKey::read(&config.books.as_ref()?.key_file).err()?;
+    Some(format!("PIX_BOOKS_KEY_FILE can't be used: {error:#}"))
 }
 
 /// What is no reason not to start, and still likely not meant.
@@ -86,9 +107,6 @@ pub fn warnings(config: &Config) -> Vec<ConfigError> {
     }
     if config.trusted_proxies.iter().any(|range| range.ends_with("/0")) {
         found.push("PIX_TRUSTED_PROXIES trusts everybody, so that whoever calls says from where: limits by address and keys with --allow-ip hold nobody off; name the proxies alone");
-    }
-    if config.cors_allow_origins.iter().any(|origin| origin == "*") {
-        found.push("PIX_CORS_ALLOW_ORIGINS has \"*\", which matches no origin: name each one");
     }
     found.into_iter().map(ConfigError::new).collect()
 }
@@ -216,6 +234,14 @@ mod tests {
                 "PIX_SIMULATOR_LISTEN is 127.0.0.1:9, which PIX_ADMIN_LISTEN takes",
             ),
             (
+                &[("PIX_PROVIDER_NOT_FOUND_PROOF_S", "51")],
+                "PIX_PROVIDER_NOT_FOUND_PROOF_S is 51, and sending a payment may take 52 s",
+            ),
+            (
+                &[("PIX_BOOKS_KEY_FILE", "/nowhere/books.key"), ("PIX_BOOKS_DIR", "/tmp")],
+                "PIX_BOOKS_KEY_FILE can't be used",
+            ),
+            (
                 &[("PIX_PROVIDER_URL", "http://bank.example"), ("PIX_PROVIDER_CLIENT_SECRET", "hunter2")],
                 "PIX_PROVIDER_URL is http and not on this machine",
             ),
@@ -277,7 +303,6 @@ mod tests {
         assert!(warned(&[("PIX_PUBLIC_URL", "http://pix.example")]).contains("PIX_PUBLIC_URL is http"));
         assert!(warned(&[("PIX_POSTBACK_ALLOW_PRIVATE", "true")]).contains("into your network"));
         assert!(warned(&[("PIX_ADMIN_LISTEN", "0.0.0.0:9464")]).contains("PIX_ADMIN_LISTEN is not loopback"));
-        assert!(warned(&[("PIX_CORS_ALLOW_ORIGINS", "*")]).contains("name each one"));
         assert!(warned(&[("PIX_TRUSTED_PROXIES", "10.0.0.0/8,::/0")]).contains("trusts everybody"));
         assert!(!warned(&[("PIX_TRUSTED_PROXIES", "10.0.0.0/8")]).contains("trusts everybody"));
         for (url, is_told) in [

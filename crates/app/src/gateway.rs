@@ -229,19 +229,34 @@ pub fn provider_config(
 ) -> ClassicV2Config {
     ClassicV2Config {
         callback_base: Some(format!("{public_url}/callbacks/{callback_secret}")),
-        connect_timeout: config.provider_timeout.min(pix_settlement::DEFAULT_CONNECT_TIMEOUT),
-        token_timeout: config.provider_timeout.min(pix_settlement::DEFAULT_TOKEN_TIMEOUT),
-        call_timeout: config.provider_timeout,
         not_found_is_proof_after: config.not_found_proof,
         tls: settings.tls.clone(),
         traceparent: pix_traces::traceparent,
         tracestate: pix_traces::tracestate,
-        ..ClassicV2Config::new(
-            settings.url.clone(),
-            settings.client_id.clone(),
-            settings.client_secret.clone(),
+        ..timed(
+            config,
+            ClassicV2Config::new(
+                settings.url.clone(),
+                settings.client_id.clone(),
+                settings.client_secret.clone(),
+            ),
         )
     }
+}
+
+fn timed(config: &Config, provider: ClassicV2Config) -> ClassicV2Config {
+    ClassicV2Config {
+        connect_timeout: config.provider_timeout.min(pix_settlement::DEFAULT_CONNECT_TIMEOUT),
+        token_timeout: config.provider_timeout.min(pix_settlement::DEFAULT_TOKEN_TIMEOUT),
+        call_timeout: config.provider_timeout,
+        ..provider
+    }
+}
+
+/// The longest that one operation of the provider takes, whichever it is.
+pub fn longest_operation(config: &Config) -> Duration {
+    timed(config, ClassicV2Config::new(String::new(), String::new(), SecretString::default()))
+        .longest_operation()
 }
 
 /// The name of the fact that ids are bound to their handles with. It is secret as the records are.

@@ -183,6 +183,8 @@ pub(crate) fn console(request: &HttpRequest) -> Result<Arc<Console>, Failed> {
 pub(crate) struct Visit {
     pub(crate) console: Arc<Console>,
     pub(crate) session: Session,
+    /// What the page has looked for. It comes in a form, so that no address has it: people type in whatever they are asked about.
+    pub(crate) sought: String,
     query: BTreeMap<String, String>,
 }
 
@@ -194,7 +196,7 @@ impl Visit {
         let id = cookie(request.headers()).ok_or(Failed::SignIn)?;
         let is_use = !query.contains_key(AUTO);
         let session = console.sessions.find(id, console.now(), is_use).ok_or(Failed::SignIn)?;
-        Ok(Self { console, session, query })
+        Ok(Self { console, session, sought: String::new(), query })
     }
 
     /// A parameter of the address; empty when there is none.
@@ -233,6 +235,8 @@ async fn fields(request: &HttpRequest, mut payload: Payload) -> Result<BTreeMap<
 pub(crate) struct Knock {
     pub(crate) console: Arc<Console>,
     pub(crate) fields: BTreeMap<String, String>,
+    /// The session that the browser had before.
+    pub(crate) before: Option<Session>,
 }
 
 impl FromRequest for Knock {
@@ -241,9 +245,12 @@ impl FromRequest for Knock {
 
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
         let (request, payload) = (request.clone(), payload.take());
-        Box::pin(
-            async move { Ok(Self { console: console(&request)?, fields: fields(&request, payload).await? }) },
-        )
+        Box::pin(async move {
+            let (console, fields) = (console(&request)?, fields(&request, payload).await?);
+            let before = cookie(request.headers());
+            let before = before.and_then(|id| console.sessions.find(id, console.now(), false));
+            Ok(Self { console, fields, before })
+        })
     }
 }
 

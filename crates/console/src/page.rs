@@ -104,8 +104,9 @@ fn bar(visit: &Visit, place: Place) -> Markup {
     let nav = el("nav", &[("aria-label", "Console")], [el("ul", &[], items)]);
     let search = el(
         "form",
-        &[("class", "row"), ("role", "search"), ("action", &format!("{PATH}/search"))],
+        &[("method", "post"), ("action", &format!("{PATH}/search")), ("class", "row"), ("role", "search")],
         [
+            hidden(CSRF_FIELD, &visit.session.csrf),
             el("label", &[("for", "q"), ("class", "unseen")], [text("Any identifier")]),
             void(
                 "input",
@@ -114,7 +115,7 @@ fn bar(visit: &Visit, place: Place) -> Markup {
                     ("name", "q"),
                     ("type", "search"),
                     ("placeholder", "Any identifier"),
-                    ("value", visit.parameter("q")),
+                    ("value", &visit.sought),
                     ("accesskey", "s"),
                 ],
             ),

@@ -37,6 +37,7 @@ pub(crate) fn routes(mount: Mount, config: &mut web::ServiceConfig) {
         .route("/sign-in", web::post().to(sign_in::sign_in))
         .route("/sign-out", web::post().to(sign_in::sign_out))
         .route("/search", web::get().to(search::show))
+        .route("/search", web::post().to(search::search))
         .route("/transactions/{id}", web::get().to(transaction::show))
         .route("/transactions/{id}/resolve", web::post().to(resolve::decide))
         .route("/splits/{integrator}/{id}", web::get().to(transaction::show_split))

@@ -207,6 +207,12 @@ impl Bed {
         page.split("name=\"csrf\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
     }
 
+    /// Looks for something, as the form on each page does.
+    async fn search(&self, sought: &str, cookie: &str) -> Answered {
+        let csrf = self.csrf(cookie).await;
+        self.post("/console/search", cookie, &[("q", sought), ("csrf", &csrf)]).await
+    }
+
     /// A withdrawal that nobody knows about.
     async fn lost(&self) -> Withdrawal {
         let owner = self.services.funded(10_000).await;
@@ -258,7 +264,7 @@ fn form(path: &str, fields: &[(&str, &str)]) -> test::TestRequest {
 
 const PAGES: [&str; 8] = [
     "/console",
-    "/console/search?q=x",
+    "/console/search",
     "/console/uncertain",
     "/console/findings",
     "/console/postbacks",
@@ -339,6 +345,19 @@ async fn a_wrong_token_is_refused_and_many_of_them_close_the_door_for_a_while() 
     assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
     bed.services.wait(FAILURES_WINDOW);
     bed.sign_in("ana").await;
+}
+
+#[actix_web::test]
+async fn who_signs_in_again_has_ended_the_session_of_before() {
+    let bed = Bed::new();
+    let (first, others) = (bed.sign_in("ana").await, bed.sign_in("ana").await);
+    let again = bed.post("/console/sign-in", &first, &[("token", token("bia").expose())]).await;
+    assert_eq!(again.status, StatusCode::SEE_OTHER);
+    assert_eq!(bed.get("/console", &first).await.location, "/console/sign-in");
+    assert_eq!(bed.get("/console", &others).await.status, StatusCode::OK, "of another browser");
+    let wrong = bed.post("/console/sign-in", &others, &[("token", "pixop_")]).await;
+    assert_eq!(wrong.status, StatusCode::FORBIDDEN);
+    assert_eq!(bed.get("/console", &others).await.status, StatusCode::OK);
 }
 
 #[actix_web::test]
@@ -423,10 +442,13 @@ async fn what_others_wrote_is_text_and_people_are_masked() {
     pages.push(format!("/console/transactions/{}", charge.id));
     pages.push(format!("/console/integrators/{owner}"));
     pages.push(format!("/console/postbacks/{owner}"));
-    pages.push("/console/search?q=%3Cscript%3Ealert%28%27x%27%29%3C%2Fscript%3E%22%26".to_owned());
     let mut seen = 0;
-    for page in &pages {
-        let answer = bed.get(page, &cookie).await;
+    for page in pages.iter().map(Some).chain([None]) {
+        let answer = match page {
+            Some(page) => bed.get(page, &cookie).await,
+            None => bed.search(HOSTILE, &cookie).await,
+        };
+        let page = page.map_or("what was looked for", String::as_str);
         assert_eq!(answer.status, StatusCode::OK, "{page}");
         for hidden in ["<script", "<b>", "<i>", "anaria", "52998224725", "canary"] {
             assert!(!answer.body.contains(hidden), "{hidden} on {page}: {}", answer.body);
@@ -461,16 +483,19 @@ async fn a_record_is_found_by_whatever_identifies_it_whosever_it_is() {
         format!("evt_c{}_2", id.simple()),
     ];
     for sought in identifiers {
-        let page = bed.get(&format!("/console/search?q={sought}"), &cookie).await.body;
+        let page = bed.search(&sought, &cookie).await.body;
         assert!(
             page.contains(&format!("/console/transactions/{id}")) && page.contains("second"),
             "{sought}: {page}"
         );
     }
     for nothing in ["nothing", "evt_c_2", "00000000-0000-0000-0000-000000000000", &"x".repeat(500)] {
-        let page = bed.get(&format!("/console/search?q={nothing}"), &cookie).await;
+        let page = bed.search(nothing, &cookie).await;
         assert!(page.body.contains("Nothing has this identifier."), "{}", page.body);
     }
+    // No address leads to what somebody looked for: addresses are written down in many places.
+    let page = bed.get(&format!("/console/search?q={id}"), &cookie).await.body;
+    assert!(!page.contains(&id.to_string()), "{page}");
 }
 
 #[actix_web::test]

@@ -9,7 +9,7 @@ use std::fmt;
 use actix_web::HttpRequest;
 use actix_web::dev::Payload;
 use actix_web::error::PayloadError;
-use actix_web::http::header::CONTENT_LENGTH;
+use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderValue};
 use actix_web::web::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
@@ -28,6 +28,9 @@ pub(crate) async fn read(
     config: &HttpConfig,
 ) -> Result<Bytes, ApiError> {
     let limit = config.body_limit_bytes;
+    if request.headers().get(CONTENT_ENCODING).is_some_and(is_compressed) {
+        return Err(ApiError::malformed("the body must not be compressed: send it without Content-Encoding"));
+    }
     let declared = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     if declared.and_then(|length| length.parse::<usize>().ok()).is_some_and(|length| length > limit) {
         return Err(ApiError::too_large(limit));
@@ -46,6 +49,14 @@ pub(crate) async fn read(
     tokio::time::timeout(config.body_deadline, reading)
         .await
         .unwrap_or_else(|_elapsed| Err(ApiError::too_slow()))
+}
+
+/// Whether it names a coding (RFC 9110, section 8.4.1; zstd by RFC 8878, br by RFC 7932). What names a character set instead, as some
+/// clients do, says nothing.
+fn is_compressed(codings: &HeaderValue) -> bool {
+    let codings = codings.to_str().unwrap_or_default().to_ascii_lowercase();
+    let known = ["gzip", "x-gzip", "deflate", "compress", "x-compress", "br", "zstd"];
+    codings.split(',').any(|coding| known.contains(&coding.trim()))
 }
 
 fn unreadable(error: &PayloadError, limit: usize) -> ApiError {
@@ -67,7 +78,14 @@ pub(crate) fn object(text: &str) -> Result<RawFields<'_>, ApiError> {
         Err(error) if error.to_string().starts_with(TWICE) => {
             Err(ApiError::malformed("the body must not name a field twice"))
         }
-        Err(_not_json) => Err(ApiError::malformed("the body must be a JSON object")),
+        // All of it was there, and it is something else; or it is empty.
+        Err(error) if error.is_data() || text.trim().is_empty() => {
+            Err(ApiError::malformed("the body must be a JSON object"))
+        }
+        Err(error) => {
+            let (line, column) = (error.line(), error.column());
+            Err(ApiError::malformed(&format!("the body is no JSON: look at line {line}, column {column}")))
+        }
     }
 }
 
@@ -134,6 +152,33 @@ mod tests {
             "{\"a\":\"\u{1}\"}",
         ] {
             assert!(object(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_json_is_told_from_what_is_no_object() {
+        let said = |text| format!("{:?}", object(text).unwrap_err());
+        for other in ["", " \n", "null", "[]", "1"] {
+            assert!(said(other).contains("must be a JSON object"), "{other:?}");
+        }
+        for (broken, place) in
+            [("{\n\"a\": 1,}", "line 2, column 8"), ("{", "line 1, column 1"), ("a=1", "line 1, column 1")]
+        {
+            assert!(said(broken).contains(place), "{broken:?}: {}", said(broken));
+        }
+    }
+
+    #[test]
+    fn a_coding_is_told_from_a_character_set() {
+        for (value, compressed) in [
+            ("gzip", true),
+            ("GZIP", true),
+            ("identity, br", true),
+            ("identity", false),
+            ("UTF-8", false),
+            ("", false),
+        ] {
+            assert_eq!(is_compressed(&HeaderValue::from_static(value)), compressed, "{value}");
         }
     }
 

@@ -143,6 +143,11 @@ const PORTUGUESE: &[(&str, &str)] = &[
     ("the body must be JSON or a form", "o corpo deve ser JSON ou um formulário"),
     ("the body must be UTF-8", "o corpo deve estar em UTF-8"),
     ("the body must be a JSON object", "o corpo deve ser um objeto JSON"),
+    ("the body is no JSON: look at line {}, column {}", "o corpo não é JSON: veja a linha {}, coluna {}"),
+    (
+        "the body must not be compressed: send it without Content-Encoding",
+        "o corpo não deve ser comprimido: envie-o sem Content-Encoding",
+    ),
     ("the body must be well-formed multipart/form-data", "o corpo deve ser multipart/form-data bem formado"),
     ("the body must have at most {} bytes", "o corpo deve ter no máximo {} bytes"),
     ("the body must not name a field twice", "o corpo não deve trazer o mesmo campo duas vezes"),

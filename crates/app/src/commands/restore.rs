@@ -15,12 +15,11 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use pix_domain::audit_log::Action;
-use pix_domain::charges::Charge;
 use pix_domain::ids::ResourceKind;
 use pix_domain::restore::{Doubt, cast_doubt};
 use pix_domain::time::{Clock, Timestamp};
-use pix_domain::transactions::{ProviderAnswer, TransactionService};
-use pix_domain::withdrawals::{OutgoingState, Withdrawal};
+use pix_domain::transactions::{ProviderAnswer, Transaction, TransactionService};
+use pix_domain::withdrawals::OutgoingState;
 use pix_persistence::sqlite::SqliteStore;
 use serde_json::json;
 
@@ -141,6 +140,9 @@ async fn mark(config: &Config, why: &str, verify: bool, json: bool) -> anyhow::R
                 "{text}\nWARNING the backup is older than the first start of a version that binds references to handles: what was sent since under a handle is NOT known again when it is asked for. Compare the provider's statement by hand before you open"
             );
         }
+        if verify && differences.is_empty() {
+            text = format!("{text}\naudit: clean");
+        }
         for difference in &differences {
             text = format!("{text}\nWRONG {}", difference.what);
         }
@@ -226,26 +228,39 @@ async fn ask(config: &Config, json: bool) -> anyhow::Result<ExitCode> {
     let since = Timestamp::from_micros(
         SystemClock.now().micros().saturating_sub(i64::try_from(ASKED_ABOUT.as_micros()).unwrap_or(i64::MAX)),
     );
-    let (mut asked, mut unanswered) = (0_u64, 0_u64);
+    let (mut asked, mut unanswered, mut changed) = (0_u64, 0_u64, Vec::new());
     for integrator in store.integrators.list().await? {
         let book = store.books.book(integrator.id).await?;
-        let charges = book.charges.iter().filter(|charge| charge.updated_at >= since).map(Charge::resource);
+        let charges = book.charges.into_iter().filter(|charge| charge.updated_at >= since);
+        let charges = charges.map(|charge| Transaction::Charge(Box::new(charge)));
         // What isn't final the gateway asks about by itself, with more care.
-        let sent = book.withdrawals.iter().filter(|sent| sent.state.is_final() && sent.updated_at >= since);
-        let sent = sent.map(Withdrawal::resource);
-        for resource in charges.chain(sent) {
+        let sent =
+            book.withdrawals.into_iter().filter(|sent| sent.state.is_final() && sent.updated_at >= since);
+        let sent = sent.map(|withdrawal| Transaction::Withdrawal(Box::new(withdrawal)));
+        for before in charges.chain(sent) {
             asked = asked.saturating_add(1);
-            if !matches!(
-                transactions.consult(resource).await,
-                Ok((_, ProviderAnswer::Known(_) | ProviderAnswer::NotKnown))
-            ) {
-                unanswered = unanswered.saturating_add(1);
+            match transactions.consult(before.resource()).await {
+                Ok((after, ProviderAnswer::Known(_) | ProviderAnswer::NotKnown)) => {
+                    if !after.says_no_more_than(&before) {
+                        changed.push(after.resource());
+                    }
+                }
+                _ => unanswered = unanswered.saturating_add(1),
             }
         }
     }
-    let shown = json!({"asked": asked, "unanswered": unanswered});
+    let named = changed.iter().map(
+        |of| json!({"kind": of.kind.as_str(), "uuid": of.id.to_string(), "integrator": of.integrator_id.to_string()}),
+    );
+    let shown = json!({"asked": asked, "unanswered": unanswered, "changed": named.collect::<Vec<_>>()});
     answer(json, &shown, || {
-        format!("asked about {asked} charges and withdrawals; {unanswered} without an answer")
+        let told =
+            changed.iter().map(|of| format!("\n  {} {} of {}", of.kind.as_str(), of.id, of.integrator_id));
+        format!(
+            "asked about {asked} charges and withdrawals; {unanswered} without an answer, and of {} something was not in the books{}",
+            changed.len(),
+            told.collect::<String>()
+        )
     });
     Ok(if unanswered == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::Page;
 use super::records::Found;
-use crate::door::Visit;
+use crate::door::{Posted, Visit};
 use crate::html::{Markup, p, section, table, text};
 use crate::page::{Place, page};
 use crate::show::{integrator, money, record, state, time};
@@ -21,20 +21,26 @@ const MAX_SEARCHED: usize = 500;
 /// The longest text that is looked for, in characters: no identifier is longer.
 const MAX_CHARS: usize = 160;
 
-/// The page.
+/// The page before anything is looked for.
 pub(super) async fn show(visit: Visit) -> Page {
-    let sought = visit.parameter("q");
+    let hint = p("A uuid, an external id, an end-to-end id, the provider's id, or the id of an event.");
+    Ok(page(&visit, Place::Elsewhere, "Search", [hint]))
+}
+
+/// The page with what was found.
+pub(super) async fn search(posted: Posted) -> Page {
+    let sought = posted.field("q").to_owned();
+    let mut visit = posted.visit;
+    if sought.is_empty() {
+        return show(visit).await;
+    }
     let all = visit.console.ports.stores.integrators.list().await?;
     let (found, is_whole) = match sought.chars().count() {
-        0 => (Vec::new(), true),
         count if count > MAX_CHARS => (Vec::new(), true),
-        _ => find(&visit, sought, &all).await?,
+        _ => find(&visit, &sought, &all).await?,
     };
-    let body = if sought.is_empty() {
-        vec![p("A uuid, an external id, an end-to-end id, the provider's id, or the id of an event.")]
-    } else {
-        vec![results(&found, &all), limits(is_whole)]
-    };
+    visit.sought = sought;
+    let body = [results(&found, &all), limits(is_whole)];
     Ok(page(&visit, Place::Elsewhere, "Search", body))
 }
 

@@ -55,7 +55,7 @@ fn form(status: StatusCode, wrong: Option<&str>) -> HttpResponse {
 
 /// Signs in.
 pub(super) async fn sign_in(request: HttpRequest, knock: Knock) -> Page {
-    let Knock { console, fields } = knock;
+    let Knock { console, fields, before } = knock;
     let now = console.now();
     if let Some(wait) = console.failures.wait(now) {
         let mut answer = form(
@@ -73,6 +73,10 @@ pub(super) async fn sign_in(request: HttpRequest, knock: Knock) -> Page {
     };
     let random = console.ports.random.bytes().map_err(|NoRandomness| Failed::NoRandomness)?;
     tracing::info!(operator = operator.as_str(), "signed in to the console");
+    // Nobody can sign out of it any more: the browser forgets its cookie now.
+    if let Some(before) = before {
+        console.sessions.end(&before);
+    }
     let id = console.sessions.begin(random, operator, now);
     Ok(HttpResponse::SeeOther()
         .insert_header((actix_web::http::header::LOCATION, PATH))

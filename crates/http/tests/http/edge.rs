@@ -211,6 +211,22 @@ async fn a_configuration_out_of_bounds_binds_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_compressed_body_is_refused_as_what_it_is() {
+    let gateway = Gateway::start().await;
+    let tenant = gateway.tenant(0).await;
+    let ask = |coding: &'static str| {
+        let request = Request::post("/api/v1/charges", "{}").token(&tenant);
+        gateway.send(request.header("Content-Encoding", coding))
+    };
+    let refused = ask("gzip").await.expect(400);
+    assert_eq!(refused.code(), "malformed_request");
+    assert!(refused.text("detail").contains("without Content-Encoding"), "{}", refused.body);
+    for harmless in ["identity", "utf-8"] {
+        ask(harmless).await.expect(422);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn errors_are_told_in_portuguese_to_whoever_prefers_it() {
     let gateway = Gateway::start().await;
     let tenant = gateway.tenant(0).await;

@@ -82,7 +82,7 @@ pub(in crate::openapi) struct FieldProblem {
     #[schema(example = "creditParty.keyType")]
     field: String,
     /// `required`, `invalid_type`, `invalid_format`, `invalid_characters`, `invalid_amount`, `too_long`, `unknown_value`,
-    /// `check_digits`, `mismatch`; of a URL also `not_a_url`, `scheme_not_allowed`, `user_information`,
+    /// `check_digits`, `mismatch`; of a URL also `not_a_url`, `scheme_not_allowed`,
     /// `address_not_public`, `name_not_public`, `name_not_valid`, `port_not_allowed`, `ambiguous_host`.
     #[schema(example = "unknown_value")]
     code: String,

@@ -296,7 +296,7 @@ pub(in crate::openapi) struct Withdrawal {
 #[derive(ToSchema)]
 #[expect(non_snake_case, reason = "as on the wire")]
 pub(in crate::openapi) struct Quote {
-    /// The same request would be accepted now.
+    /// The same request would make a withdrawal now; `false` also where its handle stands for one already (`replays`).
     accepted: bool,
     amount: Money,
     fee: Money,
