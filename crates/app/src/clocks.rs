@@ -75,8 +75,7 @@ impl Steadiness {
 
     /// Whether it is right, and has been for so long.
     pub fn is_right_for(&self, span: Duration) -> bool {
-        let steady =
-            self.timer.load(Ordering::Relaxed).saturating_sub(self.steady_since.load(Ordering::Relaxed));
+        let steady = self.timer.load(Ordering::Relaxed).saturating_sub(self.steady_since());
         self.is_right() && steady >= micros(span)
     }
 
@@ -85,8 +84,17 @@ impl Steadiness {
         !self.is_unsure.load(Ordering::Relaxed) && !self.is_astray.load(Ordering::Relaxed)
     }
 
-    /// Takes notice of how far it is from the database's, if that is another machine's.
-    fn compared(&self, apart: Option<Duration>) {
+    /// Since when it is steady, by the timer.
+    fn steady_since(&self) -> i64 {
+        self.steady_since.load(Ordering::Relaxed)
+    }
+
+    /// Takes notice of how far it was from the database's, if that is another machine's, when it was steady since `since`. If it was
+    /// set since, that says nothing of what it is now.
+    fn compared(&self, apart: Option<Duration>, since: i64) {
+        if self.steady_since() != since {
+            return;
+        }
         let is_astray = apart.is_some_and(|apart| apart > TOO_FAR_APART);
         let (apart_s, most_s) = (apart.unwrap_or_default().as_secs(), TOO_FAR_APART.as_secs());
         if self.is_unsure.load(Ordering::Relaxed) {
@@ -128,8 +136,9 @@ pub fn watch(store: Store, interval: Duration) {
             if Instant::now() < compare_at && !STEADINESS.is_unsure.load(Ordering::Relaxed) {
                 continue;
             }
+            let since = STEADINESS.steady_since();
             match apart(&store).await {
-                Ok(apart) => STEADINESS.compared(apart),
+                Ok(apart) => STEADINESS.compared(apart, since),
                 Err(error) => tracing::debug!(%error, "the database's clock can't be asked for"),
             }
             compare_at = Instant::now() + interval;
@@ -203,7 +212,7 @@ mod tests {
             assert!(steadiness.is_right_for(Duration::from_mins(10)));
             steadiness.look((1_601 + leap) * SECOND, 601 * SECOND);
             assert!(!steadiness.is_right_for(Duration::ZERO), "{leap}: nobody has compared it");
-            steadiness.compared(None);
+            steadiness.compared(None, steadiness.steady_since());
             assert!(
                 steadiness.is_right_for(Duration::ZERO) && !steadiness.is_right_for(Duration::from_micros(1))
             );
@@ -214,16 +223,28 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_was_set_while_it_was_compared_has_to_be_compared_again() {
+        let steadiness = Steadiness::new();
+        steadiness.look(1_000 * SECOND, 0);
+        let since = steadiness.steady_since();
+        steadiness.look(5_000 * SECOND, 3 * SECOND);
+        steadiness.compared(Some(Duration::ZERO), since);
+        assert!(!steadiness.is_right_for(Duration::ZERO));
+        steadiness.compared(Some(Duration::ZERO), steadiness.steady_since());
+        assert!(steadiness.is_right_for(Duration::ZERO));
+    }
+
+    #[test]
     fn a_clock_that_is_far_from_the_databases_is_wrong_until_it_is_near_and_then_begins_anew() {
         let steadiness = Steadiness::new();
         steadiness.look(1_000 * SECOND, 0);
         steadiness.look(1_600 * SECOND, 600 * SECOND);
-        steadiness.compared(Some(TOO_FAR_APART));
+        steadiness.compared(Some(TOO_FAR_APART), 0);
         assert!(steadiness.is_right_for(Duration::from_mins(10)), "so far is near");
-        steadiness.compared(Some(TOO_FAR_APART + Duration::from_millis(1)));
+        steadiness.compared(Some(TOO_FAR_APART + Duration::from_millis(1)), 0);
         assert!(!steadiness.is_right_for(Duration::ZERO));
         steadiness.look(1_700 * SECOND, 700 * SECOND);
-        steadiness.compared(Some(Duration::ZERO));
+        steadiness.compared(Some(Duration::ZERO), 0);
         assert!(
             steadiness.is_right_for(Duration::ZERO) && !steadiness.is_right_for(Duration::from_micros(1))
         );

@@ -17,16 +17,20 @@ pub struct SystemClock;
 impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "this is the port's one home")]
     fn now(&self) -> Timestamp {
+        let timer = timer_micros();
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let micros = i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX);
-        let timer = timer_micros();
+        let is_together = timer_micros().saturating_sub(timer) < AT_ONCE_MICROS;
         // Both go on with what a test moves the clock by: that is no leap.
         #[cfg(feature = "fail-points")]
         let (micros, timer) = {
             let ahead = crate::fail_points::clock_ahead_micros();
             (micros.saturating_add(ahead), timer.saturating_add(ahead))
         };
-        STEADINESS.look(micros, timer);
+        // Else this thread was held up in between, which looks as if the clock had leapt.
+        if is_together {
+            STEADINESS.look(micros, timer);
+        }
         Timestamp::from_micros(micros)
     }
 
@@ -39,6 +43,9 @@ impl Clock for SystemClock {
 
 /// How steady the machine's clock is: there is one.
 pub static STEADINESS: Steadiness = Steadiness::new();
+
+/// Within how long the clock and the timer are read for their difference to tell anything.
+const AT_ONCE_MICROS: i64 = 100_000;
 
 /// How long this process runs, by the timer that nobody sets.
 fn timer_micros() -> i64 {
