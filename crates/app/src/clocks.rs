@@ -1,6 +1,6 @@
 //! This machine's clock beside the database's, by which nodes see how far apart they are from each other.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::ensure;
@@ -23,99 +23,107 @@ const LEAP: Duration = Duration::from_secs(1);
 const FOLLOWED: Duration = Duration::from_secs(10);
 /// How often is looked whether it was set.
 const LOOK: Duration = Duration::from_secs(1);
-/// No time at all, as a place.
-const NEVER: i64 = i64::MIN;
-
-/// Whether a clock goes on as a timer does, and is near to the database's. In microseconds.
+/// Whether a clock goes on as a timer does, and is near to the database's.
 #[derive(Debug)]
-pub struct Steadiness {
-    /// What the clock was before the timer, when it was last followed.
-    ahead: AtomicI64,
-    /// When that was, by the timer.
-    followed_at: AtomicI64,
+pub struct Steadiness(Mutex<Looked>);
+
+/// What is known of it. In microseconds.
+#[derive(Debug, Clone, Copy)]
+struct Looked {
+    /// What the clock was before the timer when it was last followed, and when that was by the timer; `None` before anybody has looked.
+    followed: Option<(i64, i64)>,
     /// Since when it is steady, by the timer.
-    steady_since: AtomicI64,
+    steady_since: i64,
     /// The timer, when it was last looked at.
-    timer: AtomicI64,
-    /// Whether it was set, and nobody has compared it with the database's since.
-    is_unsure: AtomicBool,
-    /// Whether it was too far from the database's when they were last compared.
-    is_astray: AtomicBool,
+    timer: i64,
+    /// How often it was set.
+    leaps: u64,
+    /// How many of these there had been when it was last compared with the database's.
+    compared: u64,
+    /// Whether it was too far from the database's then.
+    is_astray: bool,
+}
+
+impl Looked {
+    const fn is_right(&self) -> bool {
+        self.leaps == self.compared && !self.is_astray
+    }
 }
 
 impl Steadiness {
     /// Of a clock that nobody has looked at.
     pub const fn new() -> Self {
-        Self {
-            ahead: AtomicI64::new(NEVER),
-            followed_at: AtomicI64::new(NEVER),
-            steady_since: AtomicI64::new(NEVER),
-            timer: AtomicI64::new(NEVER),
-            is_unsure: AtomicBool::new(false),
-            is_astray: AtomicBool::new(false),
-        }
+        Self(Mutex::new(Looked {
+            followed: None,
+            steady_since: 0,
+            timer: 0,
+            leaps: 0,
+            compared: 0,
+            is_astray: false,
+        }))
+    }
+
+    fn looked(&self) -> MutexGuard<'_, Looked> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes notice of what the clock and the timer say at this moment. The first time, it begins to be steady.
     pub fn look(&self, clock: i64, timer: i64) {
-        let (ahead, leap) = (clock.saturating_sub(timer), micros(LEAP));
-        let before = self.ahead.load(Ordering::Relaxed);
-        self.timer.fetch_max(timer, Ordering::Relaxed);
-        if before == NEVER {
-            self.steady_since.store(timer, Ordering::Relaxed);
-        } else if ahead.saturating_sub(before).saturating_abs() > leap {
-            self.steady_since.fetch_max(timer, Ordering::Relaxed);
-            self.is_unsure.store(true, Ordering::Relaxed);
-        } else if timer.saturating_sub(self.followed_at.load(Ordering::Relaxed)) < micros(FOLLOWED) {
-            return;
+        let ahead = clock.saturating_sub(timer);
+        let mut looked = self.looked();
+        looked.timer = looked.timer.max(timer);
+        match looked.followed {
+            None => looked.steady_since = timer,
+            Some((before, _)) if ahead.saturating_sub(before).saturating_abs() > micros(LEAP) => {
+                looked.steady_since = looked.timer;
+                looked.leaps = looked.leaps.saturating_add(1);
+            }
+            Some((_, at)) if timer.saturating_sub(at) < micros(FOLLOWED) => return,
+            Some(_) => {}
         }
-        self.ahead.store(ahead, Ordering::Relaxed);
-        self.followed_at.store(timer, Ordering::Relaxed);
+        looked.followed = Some((ahead, timer));
     }
 
     /// Whether it is right, and has been for so long.
     pub fn is_right_for(&self, span: Duration) -> bool {
-        let steady = self.timer.load(Ordering::Relaxed).saturating_sub(self.steady_since());
-        self.is_right() && steady >= micros(span)
+        let looked = self.looked();
+        looked.is_right() && looked.timer.saturating_sub(looked.steady_since) >= micros(span)
     }
 
-    /// Whether nothing speaks against it.
-    pub fn is_right(&self) -> bool {
-        !self.is_unsure.load(Ordering::Relaxed) && !self.is_astray.load(Ordering::Relaxed)
+    /// How often it was set.
+    fn leaps(&self) -> u64 {
+        self.looked().leaps
     }
 
-    /// Since when it is steady, by the timer.
-    fn steady_since(&self) -> i64 {
-        self.steady_since.load(Ordering::Relaxed)
-    }
-
-    /// Takes notice of how far it was from the database's, if that is another machine's, when it was steady since `since`. If it was
-    /// set since, that says nothing of what it is now.
-    fn compared(&self, apart: Option<Duration>, since: i64) {
-        if self.steady_since() != since {
-            return;
-        }
+    /// Takes notice of how far it was from the database's, if that is another machine's, after so many `leaps`. If it was set since,
+    /// that says nothing of what it is now.
+    fn compared(&self, apart: Option<Duration>, leaps: u64) {
         let is_astray = apart.is_some_and(|apart| apart > TOO_FAR_APART);
+        let (was_set, was_astray) = {
+            let mut looked = self.looked();
+            let was = (looked.compared < leaps, looked.is_astray);
+            if was.1 && !is_astray {
+                // Until now it was wrong, however steady.
+                looked.steady_since = looked.timer;
+            }
+            (looked.compared, looked.is_astray) = (leaps, is_astray);
+            was
+        };
         let (apart_s, most_s) = (apart.unwrap_or_default().as_secs(), TOO_FAR_APART.as_secs());
-        if self.is_unsure.load(Ordering::Relaxed) {
+        if was_set {
             tracing::warn!(
                 apart_s,
                 "this machine's clock was set while the gateway ran: for a while no time that has passed proves anything"
             );
         }
-        let was_astray = self.is_astray.swap(is_astray, Ordering::Relaxed);
-        // After the other, so that it is never right between the two.
-        self.is_unsure.store(false, Ordering::Relaxed);
-        if is_astray {
+        if is_astray && !was_astray {
             tracing::error!(
                 apart_s,
                 most_s,
                 "this machine's clock and the database's are too far apart: this node takes up no work and sends no money \
                  until both are set right, by NTP"
             );
-        } else if was_astray {
-            // Until now it was wrong, however steady.
-            self.steady_since.fetch_max(self.timer.load(Ordering::Relaxed), Ordering::Relaxed);
+        } else if was_astray && !is_astray {
             tracing::warn!(apart_s, "this machine's clock and the database's are near each other again");
         }
     }
@@ -125,20 +133,19 @@ fn micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Compares the clocks every `interval`, for as long as the process runs, and at once when this one was set. What can't be compared is
-/// as it was.
+/// Compares the clocks every `interval`, for as long as the process runs; and every second, or `interval` if that is shorter, while
+/// this one isn't right. What can't be compared is as it was.
 pub fn watch(store: Store, interval: Duration) {
     tokio::spawn(async move {
         let mut compare_at = Instant::now() + interval;
         loop {
             tokio::time::sleep(LOOK.min(interval)).await;
-            let _ = SystemClock.now();
-            if Instant::now() < compare_at && !STEADINESS.is_unsure.load(Ordering::Relaxed) {
+            if Instant::now() < compare_at && SystemClock.is_right_for(Duration::ZERO) {
                 continue;
             }
-            let since = STEADINESS.steady_since();
+            let leaps = STEADINESS.leaps();
             match apart(&store).await {
-                Ok(apart) => STEADINESS.compared(apart, since),
+                Ok(apart) => STEADINESS.compared(apart, leaps),
                 Err(error) => tracing::debug!(%error, "the database's clock can't be asked for"),
             }
             compare_at = Instant::now() + interval;
@@ -212,7 +219,7 @@ mod tests {
             assert!(steadiness.is_right_for(Duration::from_mins(10)));
             steadiness.look((1_601 + leap) * SECOND, 601 * SECOND);
             assert!(!steadiness.is_right_for(Duration::ZERO), "{leap}: nobody has compared it");
-            steadiness.compared(None, steadiness.steady_since());
+            steadiness.compared(None, steadiness.leaps());
             assert!(
                 steadiness.is_right_for(Duration::ZERO) && !steadiness.is_right_for(Duration::from_micros(1))
             );
@@ -226,11 +233,11 @@ mod tests {
     fn a_clock_that_was_set_while_it_was_compared_has_to_be_compared_again() {
         let steadiness = Steadiness::new();
         steadiness.look(1_000 * SECOND, 0);
-        let since = steadiness.steady_since();
-        steadiness.look(5_000 * SECOND, 3 * SECOND);
-        steadiness.compared(Some(Duration::ZERO), since);
+        let leaps = steadiness.leaps();
+        steadiness.look(5_000 * SECOND, 0);
+        steadiness.compared(Some(Duration::ZERO), leaps);
         assert!(!steadiness.is_right_for(Duration::ZERO));
-        steadiness.compared(Some(Duration::ZERO), steadiness.steady_since());
+        steadiness.compared(Some(Duration::ZERO), steadiness.leaps());
         assert!(steadiness.is_right_for(Duration::ZERO));
     }
 

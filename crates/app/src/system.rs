@@ -15,31 +15,44 @@ use crate::clocks::Steadiness;
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this is the port's one home")]
     fn now(&self) -> Timestamp {
-        let timer = timer_micros();
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let micros = i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX);
-        let is_together = timer_micros().saturating_sub(timer) < AT_ONCE_MICROS;
-        // Both go on with what a test moves the clock by: that is no leap.
-        #[cfg(feature = "fail-points")]
-        let (micros, timer) = {
-            let ahead = crate::fail_points::clock_ahead_micros();
-            (micros.saturating_add(ahead), timer.saturating_add(ahead))
-        };
-        // Else this thread was held up in between, which looks as if the clock had leapt.
-        if is_together {
-            STEADINESS.look(micros, timer);
-        }
-        Timestamp::from_micros(micros)
+        read().0
     }
 
     fn is_right_for(&self, span: Duration) -> bool {
         // It may have been set since anybody asked.
-        let _ = self.now();
-        STEADINESS.is_right_for(span)
+        let (_, was_looked_at) = read();
+        was_looked_at && STEADINESS.is_right_for(span)
     }
 }
+
+/// What the clock says, and whether that could be compared with the timer.
+#[expect(clippy::disallowed_methods, reason = "this is the port's one home")]
+fn read() -> (Timestamp, bool) {
+    let mut micros = 0;
+    for _ in 0..READS {
+        let timer = timer_micros();
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        micros = i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX);
+        let is_together = timer_micros().saturating_sub(timer) < AT_ONCE_MICROS;
+        // Both go on with what a test moves the clock by: that is no leap.
+        #[cfg(feature = "fail-points")]
+        let timer = {
+            let ahead = crate::fail_points::clock_ahead_micros();
+            micros = micros.saturating_add(ahead);
+            timer.saturating_add(ahead)
+        };
+        // Else this thread was held up in between, which looks as if the clock had leapt.
+        if is_together {
+            STEADINESS.look(micros, timer);
+            return (Timestamp::from_micros(micros), true);
+        }
+    }
+    (Timestamp::from_micros(micros), false)
+}
+
+/// How often both are read until they are read at once.
+const READS: u32 = 3;
 
 /// How steady the machine's clock is: there is one.
 pub static STEADINESS: Steadiness = Steadiness::new();

@@ -143,6 +143,8 @@ macro_rules! store_suite {
                 not_known_is_no_proof_the_first_time,
                 a_clock_that_was_set_proves_nothing,
                 by_a_clock_that_is_not_right_nothing_is_sent,
+                by_a_clock_that_is_not_right_nothing_ends,
+                what_is_dated_ahead_keeps_nothing_held,
                 what_stays_unknown_is_held_for_an_operator,
                 a_failing_question_proves_nothing,
                 what_was_not_sent_is_sent_once_by_the_worker,

@@ -173,10 +173,11 @@ impl CallbackService {
 
     /// Takes up callbacks whose time has come, at most `limit`; none while the clock isn't right.
     pub async fn claim(&self, limit: u32) -> Result<Vec<ClaimedCallback>, StoreError> {
-        if !self.ports.clock.is_right_for(Duration::ZERO) {
+        let now = self.ports.clock.now();
+        if !self.ports.is_clock_right() {
             return Ok(Vec::new());
         }
-        self.ports.stores.callbacks.claim(self.ports.clock.now(), CALLBACK_LEASE, limit).await
+        self.ports.stores.callbacks.claim(now, CALLBACK_LEASE, limit).await
     }
 
     /// Asks the provider about what a callback names, and applies the answer. An error leaves it to be taken up again when
@@ -228,10 +229,13 @@ impl CallbackService {
         }
     }
 
-    /// Removes callbacks that ended and are older than `age`, at most `limit`; how many it was.
+    /// Removes callbacks that ended and are older than `age`, at most `limit`; how many it was. None while the clock isn't right.
     pub async fn forget(&self, age: Duration, limit: u32) -> Result<u64, StoreError> {
         let micros = i64::try_from(age.as_micros()).unwrap_or(i64::MAX);
         let before = Timestamp::from_micros(self.ports.clock.now().micros().saturating_sub(micros));
+        if !self.ports.is_clock_right() {
+            return Ok(0);
+        }
         self.ports.stores.callbacks.forget(before, limit).await
     }
 }

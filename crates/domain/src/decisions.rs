@@ -122,9 +122,9 @@ impl DecisionService {
         if !REASON_CHARS.contains(&decision.reason.trim().chars().count()) {
             return Err(ServiceError::InvalidState("the reason must have 3 to 150 characters"));
         }
-        if !self.ports.clock.is_right_for(Duration::ZERO) {
+        if !self.ports.is_clock_right() {
             return Err(ServiceError::InvalidState(
-                "this machine's clock is not right, see `pix-gateway doctor`: decide when it is",
+                "this node's clock is not right, as its /health/ready says: decide when it is",
             ));
         }
         let resource = self.transactions.locate(decision.id).await?.ok_or(ServiceError::NotFound)?;

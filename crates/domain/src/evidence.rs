@@ -22,6 +22,9 @@ pub const MAX_DETAIL_CHARS: usize = 500;
 /// The same answer to a further question is kept again only after this long: whoever asks every second learns nothing.
 pub const MIN_REPEAT_GAP: Duration = Duration::from_secs(15);
 
+/// How far the clock of whoever has written evidence may be ahead: what is dated later is of one that was wrong.
+pub const MAX_AHEAD: Duration = Duration::from_secs(10);
+
 /// A provider that has not said for so long that it doesn't know a record begins anew not to know it.
 pub const MAX_SILENCE: Duration = Duration::from_hours(1);
 
@@ -223,6 +226,8 @@ impl Ports {
         let repeats = known
             .iter()
             .rev()
+            // What a clock that was wrong has dated ahead says nothing of what was just before.
+            .skip_while(|other| other.at > evidence.at.plus(MAX_AHEAD))
             .take_while(|other| evidence.at.since(other.at) < MIN_REPEAT_GAP)
             .any(|other| other.kind == evidence.kind && other.proof == evidence.proof);
         if !repeats {

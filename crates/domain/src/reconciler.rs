@@ -37,10 +37,11 @@ impl Reconciler {
 
     /// Claims what is due, at most `limit` and at most [`BATCH`]; nothing while the clock isn't right.
     pub async fn claim(&self, limit: u32) -> Result<Vec<FollowUp>, StoreError> {
-        if !self.ports.clock.is_right_for(Duration::ZERO) {
+        let now = self.ports.clock.now();
+        if !self.ports.is_clock_right() {
             return Ok(Vec::new());
         }
-        self.ports.stores.follow_ups.claim(self.ports.clock.now(), LEASE, limit.min(BATCH)).await
+        self.ports.stores.follow_ups.claim(now, LEASE, limit.min(BATCH)).await
     }
 
     /// Goes on with one claimed follow-up. An error leaves it to be claimed again when its lease ends.

@@ -135,13 +135,18 @@ impl Ports {
     /// [`ServiceError::Restored`] or [`ServiceError::ClockNotRight`] while no money goes out.
     pub(crate) fn may_go_out(&self) -> Result<(), ServiceError> {
         // How long ago something was sent, and whether that is long enough, would be told wrongly.
-        if !self.clock.is_right_for(Duration::ZERO) {
+        if !self.is_clock_right() {
             return Err(ServiceError::ClockNotRight);
         }
         match self.outflow.outflow() {
             Outflow::Open | Outflow::AskFirst => Ok(()),
             Outflow::Shut => Err(ServiceError::Restored),
         }
+    }
+
+    /// Whether the clock is right: asked after it was read, of that too.
+    pub(crate) fn is_clock_right(&self) -> bool {
+        self.clock.is_right_for(Duration::ZERO)
     }
 
     /// That what was to be sent was not, when nothing goes out.

@@ -26,6 +26,7 @@ use serde_json::json;
 use super::backup::restore_dump;
 use super::{answer, audit, rfc3339};
 use crate::cli;
+use crate::clocks;
 use crate::config::{Config, Database};
 use crate::gateway;
 use crate::journal::Journal;
@@ -182,6 +183,8 @@ async fn in_doubt(store: &Store) -> anyhow::Result<Vec<String>> {
 /// Lets money leave again.
 async fn open(config: &Config, why: &str, json: bool) -> anyhow::Result<ExitCode> {
     let store = Store::open_existing(config).await?;
+    // From then on the provider is asked first, for a while: by the clock of whichever node.
+    clocks::refuse(&store).await?;
     let journal = Journal::of_somebody(&store, config)?;
     let Some(restored) = Restored::last(store.facts.as_ref()).await? else {
         bail!("this database was never restored: money may leave");

@@ -149,6 +149,62 @@ pub async fn by_a_clock_that_is_not_right_nothing_is_sent(harness: &mut dyn Stor
     assert_eq!(services.provider.sends(queued.id.0), 0);
 }
 
+/// Who asks while the clock isn't right learns what the provider says, and ends nothing because of the time: no charge is over, no
+/// sending is past its grace, nothing waits for an operator, and no callback is old.
+pub async fn by_a_clock_that_is_not_right_nothing_ends(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let integrator_id = with_money(&services).await;
+    let charge = services.charge(integrator_id, 1_000).await;
+    let uncertain = sent(&services, integrator_id, Answer::LostRequest).await;
+    let intent = services.withdrawal_intent(integrator_id, 1_000);
+    let sending = intent.withdrawal().cloned().expect("a withdrawal");
+    services.apply(intent).await;
+    for reference in [Some(services.id()), None] {
+        services.callbacks.keep(reference, "{}".into()).await.expect("a kept callback");
+    }
+    let states = async || {
+        for resource in [charge.resource(), uncertain.resource(), sending.resource()] {
+            services.transactions.consult(resource).await.expect("a consult");
+        }
+        let charge = services.charges.get(integrator_id, charge.id).await.expect("the charge");
+        let withdrawals = [&uncertain, &sending].map(|one| services.withdrawal(one));
+        let [uncertain, sending] = withdrawals;
+        (charge.state, uncertain.await.state, sending.await.state)
+    };
+    services.clock.right_for(None);
+    services.wait(Duration::from_hours(24));
+    assert_eq!(states().await, (ChargeState::Pending, OutgoingState::Uncertain, OutgoingState::Submitting));
+    assert_eq!(services.callbacks.claim(10).await, Ok(Vec::new()));
+    assert_eq!(services.callbacks.forget(Duration::ZERO, 10).await, Ok(0));
+    services.clock.right_for(Some(Duration::ZERO));
+    assert_eq!(
+        states().await,
+        (ChargeState::Expired, OutgoingState::NeedsReview, OutgoingState::NeedsReview)
+    );
+    assert_eq!(services.callbacks.claim(10).await.map(|claimed| claimed.len()), Ok(1));
+    assert_eq!(services.callbacks.forget(Duration::ZERO, 10).await, Ok(1));
+}
+
+/// What was heard while the clock was far ahead keeps nobody from hearing it again, and at two times of the right clock it is proof.
+pub async fn what_is_dated_ahead_keeps_nothing_held(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    services.provider.not_found_is_proof(Some(HORIZON));
+    let integrator_id = with_money(&services).await;
+    let withdrawal = sent(&services, integrator_id, Answer::LostRequest).await;
+    let before = services.now();
+    services.clock.right_for(None);
+    services.wait(Duration::from_hours(24 * 365));
+    services.transactions.consult(withdrawal.resource()).await.expect("a consult");
+    services.clock.set(before);
+    services.clock.right_for(Some(Duration::ZERO));
+    assert_eq!(after(&services, OUTGOING_WAITS[0]).await, 1);
+    assert_eq!(services.withdrawal(&withdrawal).await.state, OutgoingState::Uncertain);
+    services.clock.right_for(Some(PAST_HORIZON));
+    assert_eq!(after(&services, PAST_HORIZON).await, 1);
+    assert!(matches!(services.withdrawal(&withdrawal).await.state, OutgoingState::Failed(_)));
+    assert_eq!(services.balances(integrator_id).await, (10_000, 0));
+}
+
 /// Where "not known" is never proof, an operator is to look, and the money stays held.
 pub async fn what_stays_unknown_is_held_for_an_operator(harness: &mut dyn StoreHarness) {
     let services = services(harness);

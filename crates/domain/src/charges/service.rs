@@ -430,7 +430,10 @@ impl ChargeService {
         charge: Charge,
         asked_at: crate::time::Timestamp,
     ) -> Result<Charge, ServiceError> {
-        if charge.state == ChargeState::Pending && asked_at >= charge.expires_at {
+        if charge.state == ChargeState::Pending
+            && asked_at >= charge.expires_at
+            && self.ports.is_clock_right()
+        {
             return self.advance(charge.integrator_id, charge.id, Charge::expire).await;
         }
         Ok(charge)

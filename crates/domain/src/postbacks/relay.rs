@@ -177,10 +177,10 @@ impl Relay {
         per_lane: u32,
         except: Vec<Lane>,
     ) -> Result<Taken, StoreError> {
+        let now = self.ports.clock.now();
         if !self.ports.clock.is_right_for(Duration::ZERO) {
             return Ok(Taken::default());
         }
-        let now = self.ports.clock.now();
         let turn = Turn { now, lease: DELIVERY_LEASE, after, lanes, per_lane, except };
         self.ports.stores.deliveries.take(turn).await
     }
@@ -250,7 +250,8 @@ impl Relay {
         Ok((prepared, unsigned))
     }
 
-    /// Sends one; `None`, with nothing sent, when too little of its lease is left.
+    /// Sends one; `None`, with nothing sent, when too little of its lease is left; and when it failed while the clock wasn't right:
+    /// then it is sent again when its lease is over.
     pub async fn attempt(&self, ready: Ready) -> Option<DeliveryReport> {
         let Ready { claimed, mut parcel, failing } = ready;
         let now = self.ports.clock.now();
@@ -261,6 +262,10 @@ impl Relay {
         let url = parcel.url.clone();
         let reply = self.ports.sender.send(parcel).await;
         let ended = self.ports.clock.now();
+        // How long the endpoint has failed, and when it is tried again, would be told wrongly.
+        if !reply.is_success() && !self.ports.clock.is_right_for(Duration::ZERO) {
+            return None;
+        }
         let attempt = Attempt {
             id: self.ports.ids.next(),
             at: now,
@@ -277,10 +282,14 @@ impl Relay {
         self.ports.stores.deliveries.tell(reports, self.ports.clock.now()).await
     }
 
-    /// Removes up to `limit` deliveries of events that are older than `keep` and don't wait; how many.
+    /// Removes up to `limit` deliveries of events that are older than `keep` and don't wait; how many. None while the clock isn't
+    /// right.
     pub async fn forget(&self, keep: Duration, limit: u32) -> Result<u64, StoreError> {
         let keep = i64::try_from(keep.as_micros()).unwrap_or(i64::MAX);
         let before = Timestamp::from_micros(self.ports.clock.now().micros().saturating_sub(keep));
+        if !self.ports.clock.is_right_for(Duration::ZERO) {
+            return Ok(0);
+        }
         self.ports.stores.deliveries.forget(before, limit).await
     }
 

@@ -127,6 +127,8 @@ impl RefundService {
                 return Ok(Outcome::Replayed(winner));
             }
             let intent = state::accept(new, charge, self.ports.clock.now(), self.ports.submit_grace)?;
+            // After the last look at the clock, as of a withdrawal.
+            self.ports.may_go_out()?;
             let accepted = intent.refund().cloned().ok_or(ServiceError::NotFound)?;
             let seen = [self.ports.evidence(accepted.resource(), attempt(&accepted))];
             let attempt_id = seen.first().map(|attempt| attempt.id);
@@ -570,7 +572,7 @@ impl RefundService {
         };
         let overdue = self.ports.clock.now().since(refund.submitted_at) >= schedule::NEEDS_REVIEW_AFTER;
         let open = refund.state.is_uncertain() || refund.state == OutgoingState::Accepted;
-        if overdue && open {
+        if overdue && open && self.ports.is_clock_right() {
             let ask = |refund: Refund, _, now| refund.ask_for_review(now);
             let refund = self.advance(integrator_id, id, None, ask).await?;
             return Ok((refund, answer));
@@ -605,7 +607,9 @@ impl RefundService {
                 })
                 .await
             }
-            OutgoingState::Submitting if sent_for >= self.ports.submit_grace => {
+            OutgoingState::Submitting
+                if sent_for >= self.ports.submit_grace && self.ports.is_clock_right() =>
+            {
                 self.advance(integrator_id, id, Some(seen), |refund, _, now| {
                     if refund.version == version { refund.lose_sight(now) } else { Step::Already }
                 })
@@ -633,9 +637,6 @@ impl RefundService {
             return self.refresh_read(refund).await.map(|(refund, _)| refund);
         }
         // As of a withdrawal.
-        if self.ports.may_go_out().is_err() {
-            return Ok(refund);
-        }
         if self.ports.outflow.outflow() == Outflow::AskFirst {
             let asked_at = self.ports.clock.now();
             let answer = self.ports.provider.consult_refund(refund.inquiry()).await;
@@ -647,6 +648,9 @@ impl RefundService {
             }
         }
         let now = self.ports.clock.now();
+        if self.ports.may_go_out().is_err() {
+            return Ok(refund);
+        }
         if now.since(refund.created_at) >= schedule::QUEUE_MAX_AGE {
             let failure = Failure {
                 code: PROVIDER_UNAVAILABLE.into(),

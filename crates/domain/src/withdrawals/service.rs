@@ -266,6 +266,8 @@ impl WithdrawalService {
         let mut intent = intent.answering(command.idempotency_key.clone()).witness(allowed);
         intent = intent.witness([self.ports.evidence(accepted.resource(), attempt(&accepted))]);
         intent.twins = twins;
+        // After the last look at the clock: twins and limits were told by one that was right.
+        self.ports.may_go_out()?;
         Ok(intent)
     }
 
@@ -800,7 +802,9 @@ impl WithdrawalService {
                 })
                 .await
             }
-            OutgoingState::Submitting if sent_for >= self.ports.submit_grace => {
+            OutgoingState::Submitting
+                if sent_for >= self.ports.submit_grace && self.ports.is_clock_right() =>
+            {
                 self.advance(withdrawal.into(), Some(seen), |withdrawal, now| {
                     if withdrawal.version == version { withdrawal.lose_sight(now) } else { Step::Already }
                 })
@@ -823,7 +827,7 @@ impl WithdrawalService {
     async fn review_if_overdue(&self, withdrawal: Withdrawal) -> Result<Withdrawal, ServiceError> {
         let overdue = self.ports.clock.now().since(withdrawal.submitted_at) >= schedule::NEEDS_REVIEW_AFTER;
         let open = withdrawal.state.is_uncertain() || withdrawal.state == OutgoingState::Accepted;
-        if overdue && open {
+        if overdue && open && self.ports.is_clock_right() {
             let ask = Withdrawal::ask_for_review;
             return self.advance(withdrawal.into(), None, ask).await;
         }
@@ -842,9 +846,6 @@ impl WithdrawalService {
             return self.refresh_read(withdrawal).await.map(|(withdrawal, _)| withdrawal);
         }
         // After a restore nothing is sent, or given up, that the provider wasn't asked about.
-        if self.ports.may_go_out().is_err() {
-            return Ok(withdrawal);
-        }
         if self.ports.outflow.outflow() == Outflow::AskFirst {
             let asked_at = self.ports.clock.now();
             let answer = self.ports.provider.consult_payment(withdrawal.inquiry()).await;
@@ -856,6 +857,9 @@ impl WithdrawalService {
             }
         }
         let now = self.ports.clock.now();
+        if self.ports.may_go_out().is_err() {
+            return Ok(withdrawal);
+        }
         if now.since(withdrawal.created_at) >= schedule::QUEUE_MAX_AGE {
             let failure = Failure {
                 code: PROVIDER_UNAVAILABLE.into(),

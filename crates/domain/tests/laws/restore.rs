@@ -97,6 +97,38 @@ async fn every_handle_owner_and_database_has_references_of_its_own() {
 }
 
 #[tokio::test]
+async fn what_was_taken_on_when_the_clock_leapt_is_not_sent_before_it_is_right() {
+    let world = World::with_available(FUNDS_CENTS);
+    world.script([Write::After(Box::new(|world| world.stored().is_clock_wrong = true))]);
+    let mut provider = MockSettlementProvider::new();
+    provider.expect_send_payment().times(1).returning(|_| Ok(report(Progress::Completed)));
+    let service = WithdrawalService::new(world.ports(provider));
+    let made = service.create(command()).await.unwrap().into_inner();
+    assert_eq!(made.state, OutgoingState::Queued);
+    let seen = world.stored().evidence.last().unwrap().detail.clone();
+    assert_eq!(seen, "held back: this node's clock is not right");
+    let waiting = service.follow_up(INTEGRATOR, made.id).await.unwrap();
+    assert_eq!(waiting.state, OutgoingState::Queued);
+    world.stored().is_clock_wrong = false;
+    let sent = service.follow_up(INTEGRATOR, made.id).await.unwrap();
+    assert_eq!(sent.state, OutgoingState::Completed);
+}
+
+#[tokio::test]
+async fn a_refund_that_was_taken_on_when_the_clock_leapt_is_not_sent_before_it_is_right() {
+    let world = refunds::paid_world();
+    world.script([Write::After(Box::new(|world| world.stored().is_clock_wrong = true))]);
+    let mut provider = MockSettlementProvider::new();
+    provider.expect_refund().times(1).returning(|_| Ok(report(Progress::Completed)));
+    let service = RefundService::new(world.ports(provider));
+    let made = service.create(refunds::command()).await.unwrap().into_inner();
+    assert_eq!(made.state, OutgoingState::Queued);
+    world.stored().is_clock_wrong = false;
+    let sent = service.follow_up(INTEGRATOR, made.id).await.unwrap();
+    assert_eq!(sent.state, OutgoingState::Completed);
+}
+
+#[tokio::test]
 async fn nothing_is_taken_on_and_nothing_is_sent_while_the_gate_is_shut() {
     let world = World::with_available(FUNDS_CENTS);
     let service = WithdrawalService::new(gated(&world, asked(Ok(None)), SHUT));

@@ -63,6 +63,8 @@ pub struct Stored {
     pub log: Vec<String>,
     /// Somebody else has written to the book: it is not right any more.
     pub is_tampered: bool,
+    /// The clock isn't right.
+    pub is_clock_wrong: bool,
     script: VecDeque<Write>,
 }
 
@@ -310,7 +312,8 @@ impl World {
         let (clock_world, ids) = (self.clone(), self.ids.clone());
         let mut clock = MockClock::new();
         clock.expect_now().returning(move || clock_world.now());
-        clock.expect_is_right_for().return_const(true);
+        let right_world = self.clone();
+        clock.expect_is_right_for().returning(move |_| !right_world.stored().is_clock_wrong);
         let mut mock_ids = MockIds::new();
         mock_ids
             .expect_next()

@@ -533,3 +533,23 @@ async fn the_master_key_of_a_secret_that_signs_no_more_may_be_taken_away() {
     vault.wait(HOUR);
     assert_eq!(vault.live().await, ["whsec_new_2"]);
 }
+
+#[tokio::test]
+async fn while_the_clock_is_not_right_nothing_is_taken_up_forgotten_or_said_to_have_failed() {
+    let mut clock = MockClock::new();
+    clock.expect_now().return_const(NOW);
+    clock.expect_is_right_for().return_const(false);
+    let clock = Arc::new(clock);
+    for (reply, is_told) in [(Reply::Failed("timeout"), false), (answered(200), true)] {
+        let mut sender = MockPostbackSender::new();
+        sender.expect_send().times(1).return_once(move |_| reply);
+        // Its store is asked for nothing.
+        let mut relay = relay(Given { sender, ..Given::default() }, NOW);
+        relay.ports.clock = clock.clone();
+        assert_eq!(relay.take(None, 8, 8, Vec::new()).await, Ok(Taken::default()));
+        assert_eq!(relay.forget(Duration::ZERO, 8).await, Ok(0));
+        let (mut prepared, _) = relay.prepare(vec![claimed(1, 0)]).await.unwrap();
+        let Prepared::Send(ready) = prepared.remove(0) else { panic!("{prepared:?}") };
+        assert_eq!(relay.attempt(*ready).await.is_some(), is_told, "what was taken need not be sent again");
+    }
+}
