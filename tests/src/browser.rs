@@ -1,6 +1,6 @@
 //! A real browser without a window: Chromium, told what to do by its driver in W3C `WebDriver`.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -198,8 +198,10 @@ impl Drop for Browser {
                 self.session,
                 self.port.number()
             );
+            // It answers once the browser has ended, and leaves the line open, whatever it was asked.
             let asked = stream.write_all(request.as_bytes());
-            let _ = asked.and_then(|()| stream.take(LAST_WORDS_BYTES).read_to_end(&mut Vec::new()));
+            let mut answer = BufReader::new(stream.take(LAST_WORDS_BYTES));
+            let _ = asked.and_then(|()| answer.read_line(&mut String::new()));
         }
         let _ = self.driver.kill();
         let _ = self.driver.wait();
