@@ -72,11 +72,17 @@ pub fn parse_rule(text: &str) -> anyhow::Result<FeeRule> {
     if text == "free" {
         return Ok(rule);
     }
+    let mut given = Vec::new();
     for part in text.split(',') {
         let Some((name, value)) = part.split_once('=') else {
             bail!("must be parts such as fixed=1.50,percent=0.99,min=0.10,max=9.90, or free");
         };
-        match name.trim() {
+        let name = name.trim();
+        if given.contains(&name) {
+            bail!("has the part \"{name}\" twice; give it once");
+        }
+        given.push(name);
+        match name {
             "fixed" => rule.fixed = reais(value)?,
             "percent" => rule.percent = Percent::parse(value)?,
             "min" => rule.min = reais(value)?,
@@ -125,6 +131,8 @@ mod tests {
         let rule = parse_rule("fixed=1.50,percent=0.99,min=0,max=9.90").unwrap();
         assert_eq!(rule.fee(Amount::parse("100").unwrap()).to_string(), "2.49");
         assert_eq!(parse_rule("free").unwrap(), FeeRule::free());
+        let twice = parse_rule("fixed=1.50,percent=0.99, fixed=2").unwrap_err();
+        assert_eq!(twice.to_string(), "has the part \"fixed\" twice; give it once");
         for wrong in ["", "1.50", "fixed=-1", "percent=101", "cap=1", "min=2,max=1", "fixed=1e3"] {
             assert!(parse_rule(wrong).is_err(), "{wrong}");
         }
