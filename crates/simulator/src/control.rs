@@ -19,7 +19,7 @@ use crate::{
     state::{Decision, Subject},
     wire::{
         Answer, ClockChange, Kind, PayAnswer, PayRequest, Refusal, RejectRequest, ReturnRequest,
-        SettingsChange, read, read_strictly,
+        SettingsChange, or_empty, read, read_strictly,
     },
 };
 
@@ -182,7 +182,7 @@ async fn settings(shared: Data<Shared>) -> Controlled {
 }
 
 async fn change_settings(shared: Data<Shared>, body: Body) -> Controlled {
-    let change: SettingsChange = read(&whole(body)?)?;
+    let change: SettingsChange = read_strictly(or_empty(&whole(body)?))?;
     Ok(Answer::ok(&shared.change_settings(change))?.into())
 }
 

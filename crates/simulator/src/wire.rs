@@ -133,14 +133,18 @@ pub(crate) fn render(body: &impl Serialize) -> Result<String, Refusal> {
 
 /// Reads a JSON body whatever its content type says; an empty one reads as `{}`.
 pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
-    let bytes = if bytes.trim_ascii().is_empty() { b"{}" } else { bytes };
-    serde_json::from_slice(bytes).map_err(|error| {
+    serde_json::from_slice(or_empty(bytes)).map_err(|error| {
         if error.is_data() {
             Refusal::invalid("validation_failed", "a field is missing or of the wrong type")
         } else {
             Refusal::malformed()
         }
     })
+}
+
+/// The body, or `{}` for an empty one.
+pub(crate) fn or_empty(bytes: &[u8]) -> &[u8] {
+    if bytes.trim_ascii().is_empty() { b"{}" } else { bytes }
 }
 
 /// Reads a JSON body and says what is wrong with it.

@@ -264,7 +264,9 @@ mod contract {
         }
         client.ok("/sim/settings", &json!({"unavailable": false})).await;
         assert_eq!(client.post("/v2/consult-transaction", &json!({"external_id": "a"})).await.0, 404);
-        assert_eq!(client.post("/sim/settings", &json!({"unavailble": true})).await.0, 422);
+        let (status, refused) = client.post("/sim/settings", &json!({"unavailble": true})).await;
+        assert_eq!(status, 422);
+        assert!(refused.to_string().contains("unavailble"), "{refused}");
     }
 }
 
