@@ -132,15 +132,11 @@ pub const SETTINGS: &[Setting] = &[
         "PostgreSQL: whether writes that come at the same time are sent together, and lookups, and callbacks, true or false.",
     ),
     open("PIX_DB_GROUP_MAX", Some("256"), "PostgreSQL: at most so many writes in one group, 1 to 256."),
-    open(
-        "PIX_DB_GROUPS_IN_FLIGHT",
-        Some("2"),
-        "PostgreSQL: at most so many groups at once, 1 to 16; one goes beside another only when somebody has waited 10 ms.",
-    ),
+    open("PIX_DB_GROUPS_IN_FLIGHT", Some("2"), "PostgreSQL: at most so many groups at once, 1 to 16."),
     open(
         "PIX_DB_GATHER_WAIT_US",
-        Some("0"),
-        "PostgreSQL: how long the next group waits for those that the last one answered to come again, 0 to 1000 microseconds, on a processor that does nothing else meanwhile; nobody waits on an idle store.",
+        Some("200"),
+        "PostgreSQL: how long the next group waits for those that the last one answered to come again, 0 to 1000 microseconds; nobody waits on an idle store.",
     ),
     open(
         "PIX_DB_LOOKUPS_IN_FLIGHT",

@@ -20,8 +20,8 @@
 //! refuses writes nothing.
 //!
 //! **Groups**: while one group is at the database, whoever comes waits and goes with the next one. A lone caller goes at
-//! once. Each transition of a group succeeds or fails on its own. Groups that only bring money lock their wallets late, so
-//! that those of other nodes wait for less.
+//! once. Each transition of a group succeeds or fails on its own. Those that only bring money lock their wallets late, and
+//! groups of them share one.
 //!
 //! **Lost commits**: when the connection breaks after a statement was sent, the same transition is applied again on a
 //! fresh connection. Its guards make sure that it can't happen twice, and the number it carries (`events.transition_id`)
@@ -107,10 +107,10 @@ pub struct PgOptions {
 pub struct Grouping {
     /// At most so many transitions in one statement; never more than [`MAX_GROUP`].
     pub max_group: usize,
-    /// At most so many groups at the database at once. One goes beside another only when somebody has waited 10 ms.
+    /// At most so many groups at the database at once.
     pub groups_in_flight: usize,
-    /// How long the next group waits for those that the last one answered to come again, turning all the while; never more
-    /// than [`MAX_GATHER_WAIT`]. Nobody waits on an idle store.
+    /// How long the next group waits for those that the last one answered to come again; never more than
+    /// [`MAX_GATHER_WAIT`]. Nobody waits on an idle store.
     pub gather_wait: Duration,
     /// At most so many queries at once that look up records of one kind by their ids.
     pub lookups_in_flight: usize,
@@ -118,7 +118,12 @@ pub struct Grouping {
 
 impl Default for Grouping {
     fn default() -> Self {
-        Self { max_group: MAX_GROUP, groups_in_flight: 2, gather_wait: Duration::ZERO, lookups_in_flight: 2 }
+        Self {
+            max_group: MAX_GROUP,
+            groups_in_flight: 2,
+            gather_wait: Duration::from_micros(200),
+            lookups_in_flight: 2,
+        }
     }
 }
 

@@ -61,14 +61,12 @@ fn template() -> &'static str {
 }
 
 fn options(way: Way) -> PgOptions {
-    // One of the ways waits for company.
-    let gather_wait = if way == Way::TwoNodes { Duration::from_micros(200) } else { Duration::ZERO };
     PgOptions {
         money_connections: 4,
         read_connections: 4,
         acquire_timeout: Duration::from_secs(30),
         statement_timeout: Duration::from_secs(30),
-        grouping: (way != Way::Single).then_some(Grouping { gather_wait, ..Grouping::default() }),
+        grouping: (way != Way::Single).then(Grouping::default),
         ..PgOptions::default()
     }
 }

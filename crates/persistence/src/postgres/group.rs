@@ -1,15 +1,16 @@
 //! Gathering concurrent transitions, so that many share one statement, one commit and one lock of a hot wallet.
 //!
-//! Nobody waits for a timer on an idle store: a lone transition goes at once. While a group is at the database, whoever
-//! comes waits in line, and the next group takes all of the line that goes together. One group at a time is the fastest: a
-//! group costs the server about as much as eight of its members, and two at once are half as large. So a further one goes
-//! beside it only when somebody has waited for long. Two transitions that touch the same record, name, handle or receipt
-//! never go together, nor while the other one is at the database, and keep their order: a statement doesn't see what it
-//! writes itself.
+//! Nobody waits for a timer on an idle store: a lone transition goes at once. While groups are at the database, whoever
+//! comes waits in line, and the next group takes all of the line that goes together. A further group goes beside them
+//! when it is worth its cost, or somebody has waited for long. Two transitions that touch the same record, name, handle or
+//! receipt never go together, nor while the other one is at the database, and keep their order: a statement doesn't see
+//! what it writes itself.
 //!
-//! A wallet is with one group at a time. Whoever stays in line for a wallet has it before those that come later.
+//! A wallet is with one group at a time, or with several that only bring money (`statement`, `is_credit`): they write what
+//! is not in the wallet side by side. Whoever stays in line for a wallet has it before those that come later.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,12 +24,13 @@ use tokio::time::timeout;
 
 use super::Grouping;
 use super::apply::{Applied, Applier, Sent};
+use super::statement::is_credit;
 
 /// The most transitions of one statement.
 pub const MAX_GROUP: usize = 256;
 /// The longest that a group waits for company.
 pub const MAX_GATHER_WAIT: Duration = Duration::from_millis(1);
-/// How long those in line wait for those at the database to be done, before a group goes beside them.
+/// How long those in line wait for those at the database to be done, when they are not worth a group of their own.
 const PATIENCE: Duration = Duration::from_millis(10);
 /// The most transitions in line; the next one is told that the store is busy.
 const MAX_WAITING: usize = 16_384;
@@ -53,8 +55,9 @@ struct Line {
     waiting: VecDeque<Waiting>,
     /// What the groups at the database touch.
     touched: HashSet<u64>,
-    /// The wallets they move money in. Another group would only wait for their locks, and let all of its own wait.
-    wallets: HashSet<IntegratorId>,
+    /// The wallets they move money in. Another group would only wait for their locks, and let all of its own wait; but
+    /// groups of credits share a wallet, which each of more than one member locks late.
+    wallets: HashMap<IntegratorId, Hold>,
     /// How many groups are at the database, or about to be.
     groups: usize,
     /// How many of them are about to be.
@@ -63,9 +66,18 @@ struct Line {
     at_database: usize,
 }
 
+/// How groups at the database have a wallet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Hold {
+    groups: usize,
+    /// Whether they are groups of credits.
+    credits: bool,
+}
+
 #[derive(Debug)]
 struct Waiting {
     sent: Arc<Sent>,
+    credit: bool,
     since: Instant,
     touches: Vec<u64>,
     answer: oneshot::Sender<Applied>,
@@ -88,19 +100,24 @@ impl Line {
         // before those that come after.
         let mut behind: HashSet<u64> = HashSet::new();
         let mut wallets_behind: HashSet<IntegratorId> = HashSet::new();
+        let (mut shares, mut takes) = (false, false);
         while let Some(next) = self.waiting.pop_front() {
             if group.len() >= most {
                 left.push_back(next);
                 break;
             }
             let wallet = next.wallet();
-            let waits = wallet
-                .is_some_and(|wallet| self.wallets.contains(&wallet) || wallets_behind.contains(&wallet));
+            let hold = wallet.and_then(|wallet| self.wallets.get(&wallet));
+            let waits = wallet.is_some_and(|wallet| wallets_behind.contains(&wallet))
+                || hold.is_some_and(|hold| !hold.credits || takes || !next.credit)
+                || shares && !next.credit;
             if waits || next.touches.iter().any(|key| self.touched.contains(key) || behind.contains(key)) {
                 behind.extend(&next.touches);
                 wallets_behind.extend(wallet.filter(|_| waits));
                 left.push_back(next);
             } else {
+                shares |= hold.is_some();
+                takes |= !next.credit;
                 self.touched.extend(&next.touches);
                 group.push(next);
             }
@@ -108,14 +125,29 @@ impl Line {
         left.append(&mut self.waiting);
         self.waiting = left;
         let wallets: HashSet<IntegratorId> = group.iter().filter_map(Waiting::wallet).collect();
-        self.wallets.extend(&wallets);
+        for wallet in &wallets {
+            let hold = self.wallets.entry(*wallet).or_insert(Hold { groups: 0, credits: !takes });
+            hold.groups = hold.groups.saturating_add(1);
+        }
         self.at_database = self.at_database.saturating_add(group.len());
         Group { members: group, wallets }
     }
 
-    /// Whether none is at the database.
-    const fn is_free(&self) -> bool {
-        self.at_database == 0
+    /// Whether those in line go without waiting for those at the database. A group costs the server about as much as
+    /// eight of its members, so a further one has at least half as many as are there already: fewer go with the next one.
+    fn is_worth_a_group(&self) -> bool {
+        self.waiting.len() >= self.at_database.div_ceil(2)
+    }
+
+    /// One group less has this wallet.
+    fn release(&mut self, wallet: IntegratorId) {
+        if let Entry::Occupied(mut held) = self.wallets.entry(wallet) {
+            if held.get().groups > 1 {
+                held.get_mut().groups = held.get().groups.saturating_sub(1);
+            } else {
+                held.remove();
+            }
+        }
     }
 }
 
@@ -144,14 +176,15 @@ impl Gatherer {
     /// Applies one, with whatever goes with it.
     pub async fn apply(&self, sent: Sent) -> Applied {
         let (answer, mut answered) = oneshot::channel();
-        let (since, touches) = (Instant::now(), touches(&sent.transition, &self.shared.hasher));
+        let (credit, since) = (is_credit(&sent.transition), Instant::now());
+        let touches = touches(&sent.transition, &self.shared.hasher);
         let turn = {
             let mut line = self.shared.line();
             if line.waiting.len() >= MAX_WAITING {
                 return Err(StoreError::Unavailable("too many writes are waiting".to_owned()).into());
             }
-            line.waiting.push_back(Waiting { sent: Arc::new(sent), since, touches, answer });
-            line.is_free().then(|| self.turn(&mut line)).flatten()
+            line.waiting.push_back(Waiting { sent: Arc::new(sent), credit, since, touches, answer });
+            line.is_worth_a_group().then(|| self.turn(&mut line)).flatten()
         };
         if let Some(turn) = turn {
             // A runtime that is gone drops it at once.
@@ -214,7 +247,7 @@ impl Shared {
         let wait = self.grouping.gather_wait;
         let (expected, alone) = {
             let line = self.line();
-            (line.waiting.len().saturating_add(before).min(self.grouping.max_group), line.is_free())
+            (line.waiting.len().saturating_add(before).min(self.grouping.max_group), line.at_database == 0)
         };
         if wait.is_zero() || expected < 2 || !alone {
             return;
@@ -266,7 +299,7 @@ impl AtDatabase<'_> {
             line.touched.remove(&key);
         }
         for wallet in self.wallets.drain() {
-            line.wallets.remove(&wallet);
+            line.release(wallet);
         }
     }
 }
@@ -301,8 +334,8 @@ impl Turn {
                 let mut line = self.shared.line();
                 line.gathering = line.gathering.saturating_sub(1);
                 self.gathering = false;
-                // Whoever is at the database takes those in line afterwards.
-                let others = line.groups > 1 && !self.is_late && !line.is_free();
+                // Those that are not worth a group of their own are taken by the groups that are at the database.
+                let others = line.groups > 1 && !self.is_late && !line.is_worth_a_group();
                 self.is_late = false;
                 let group = if others { Group::default() } else { line.take(self.shared.grouping.max_group) };
                 if group.members.is_empty() {
@@ -380,7 +413,13 @@ mod tests {
             pix_domain::time::Timestamp::from_micros(0),
         );
         let sent = Arc::new(Sent { transition, id: uuid::Uuid::nil() });
-        Waiting { sent, since: Instant::now(), touches: touches.to_vec(), answer: oneshot::channel().0 }
+        Waiting {
+            sent,
+            credit: true,
+            since: Instant::now(),
+            touches: touches.to_vec(),
+            answer: oneshot::channel().0,
+        }
     }
 
     fn keys(group: &Group) -> Vec<Vec<u64>> {
@@ -409,8 +448,8 @@ mod tests {
         assert_eq!(keys(&line.take(9)), [vec![2]]);
     }
 
-    /// One that moves money in a wallet.
-    fn moving(wallet: u128, touch: u64) -> Waiting {
+    /// One that takes money of a wallet, or only brings it.
+    fn moving(wallet: u128, credit: bool, touch: u64) -> Waiting {
         let owner = IntegratorId(uuid::Uuid::from_u128(wallet));
         let mut transition = Transition::new(owner, pix_domain::time::Timestamp::from_micros(0));
         let resource = pix_domain::ids::ResourceRef {
@@ -418,32 +457,67 @@ mod tests {
             kind: pix_domain::ids::ResourceKind::Charge,
             id: uuid::Uuid::nil(),
         };
+        let (debit, credited) = if credit {
+            (Account::Clearing, Account::Available)
+        } else {
+            (Account::Available, Account::Held)
+        };
         transition.postings.push(Posting {
-            debit: Account::Clearing,
-            credit: Account::Available,
+            debit,
+            credit: credited,
             amount: Cents::new(1).unwrap(),
             reason: Reason::ChargePaid,
             resource,
         });
-        Waiting { sent: Arc::new(Sent { transition, id: uuid::Uuid::nil() }), ..waiting(&[touch]) }
+        let credit = is_credit(&transition);
+        let sent = Arc::new(Sent { transition, id: uuid::Uuid::nil() });
+        Waiting { sent, credit, since: Instant::now(), touches: vec![touch], answer: oneshot::channel().0 }
     }
 
     #[test]
-    fn a_wallet_is_with_one_group_at_a_time_and_with_those_who_waited_for_it_first() {
+    fn groups_that_only_bring_money_share_a_wallet() {
         let mut line = Line::default();
-        line.waiting.extend([moving(7, 1)]);
+        line.waiting.extend([moving(7, true, 1)]);
         let first = line.take(9);
-        // Another wallet is nothing to those who wait.
-        line.waiting.extend([moving(7, 2), moving(8, 3), moving(7, 4)]);
-        assert_eq!(keys(&line.take(9)), [vec![3]]);
+        line.waiting.extend([moving(7, true, 2), moving(7, true, 3)]);
+        assert_eq!(keys(&line.take(9)), [vec![2], vec![3]]);
+        // One of the two is done; the other one still has the wallet.
+        first.wallets.iter().for_each(|wallet| line.release(*wallet));
+        line.waiting.extend([moving(7, false, 4)]);
         assert!(line.take(9).members.is_empty());
-        for wallet in &first.wallets {
-            line.wallets.remove(wallet);
-        }
-        assert_eq!(keys(&line.take(1)), [vec![2]]);
-        assert!(line.take(9).members.is_empty());
-        line.wallets.clear();
+        line.release(*first.wallets.iter().next().unwrap());
+        assert!(line.wallets.is_empty());
         assert_eq!(keys(&line.take(9)), [vec![4]]);
+    }
+
+    #[test]
+    fn whoever_takes_money_has_the_wallet_alone_and_before_those_that_come_later() {
+        let mut line = Line::default();
+        line.waiting.extend([moving(7, true, 1)]);
+        let bringing = line.take(9);
+        // 3 would go with 1, and for ever another one with it; it waits behind 2. Another wallet is nothing to them.
+        line.waiting.extend([moving(7, false, 2), moving(7, true, 3), moving(8, true, 4)]);
+        assert_eq!(keys(&line.take(9)), [vec![4]]);
+        assert!(line.take(9).members.is_empty());
+        bringing.wallets.iter().for_each(|wallet| line.release(*wallet));
+        let mixed = line.take(9);
+        assert_eq!(keys(&mixed), [vec![2], vec![3]]);
+        line.waiting.extend([moving(7, true, 5)]);
+        assert!(line.take(9).members.is_empty());
+        mixed.wallets.iter().for_each(|wallet| line.release(*wallet));
+        assert_eq!(keys(&line.take(9)), [vec![5]]);
+    }
+
+    #[test]
+    fn one_group_does_not_share_one_wallet_and_take_of_another() {
+        let mut line = Line::default();
+        line.waiting.extend([moving(7, true, 1)]);
+        line.take(9);
+        line.waiting.extend([moving(8, false, 2), moving(7, true, 3), moving(8, true, 4)]);
+        assert_eq!(keys(&line.take(9)), [vec![2], vec![4]]);
+        line.waiting.extend([moving(9, false, 5)]);
+        assert_eq!(keys(&line.take(9)), [vec![3]]);
+        assert_eq!(keys(&line.take(9)), [vec![5]]);
     }
 
     #[tokio::test]
@@ -474,12 +548,14 @@ mod tests {
     }
 
     #[test]
-    fn those_in_line_wait_for_whoever_is_at_the_database() {
+    fn a_further_group_goes_when_it_is_worth_it() {
         let mut line = Line::default();
-        line.waiting.extend([waiting(&[1])]);
-        assert!(line.is_free());
+        assert!(line.is_worth_a_group());
+        line.waiting.extend([waiting(&[1]), waiting(&[2]), waiting(&[3])]);
         line.take(9);
-        line.waiting.extend([waiting(&[2]), waiting(&[3]), waiting(&[4])]);
-        assert!(!line.is_free());
+        line.waiting.extend([waiting(&[4])]);
+        assert!(!line.is_worth_a_group());
+        line.waiting.extend([waiting(&[5])]);
+        assert!(line.is_worth_a_group());
     }
 }
