@@ -2,7 +2,8 @@
 //!
 //! Nobody waits for a timer on an idle store: a lone transition goes at once. While groups are at the database, whoever
 //! comes waits in line, and the next group takes all of the line that goes together. A further group goes beside them
-//! when it is worth its cost, or somebody has waited for long. Two transitions that touch the same record, name, handle or
+//! when it is worth its cost; one that has been there for long counts for nothing in that, for it may hang on a lock of
+//! another node. Whoever has gone away is left out. Two transitions that touch the same record, name, handle or
 //! receipt never go together, nor while the other one is at the database, and keep their order: a statement doesn't see
 //! what it writes itself.
 //!
@@ -12,6 +13,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -30,7 +32,7 @@ use super::statement::is_credit;
 pub const MAX_GROUP: usize = 256;
 /// The longest that a group waits for company.
 pub const MAX_GATHER_WAIT: Duration = Duration::from_millis(1);
-/// How long those in line wait for those at the database to be done, when they are not worth a group of their own.
+/// How long those in line wait for a group at the database, when they are not worth a group of their own.
 const PATIENCE: Duration = Duration::from_millis(10);
 /// The most transitions in line; the next one is told that the store is busy.
 const MAX_WAITING: usize = 16_384;
@@ -62,8 +64,8 @@ struct Line {
     groups: usize,
     /// How many of them are about to be.
     gathering: usize,
-    /// How many transitions are at the database.
-    at_database: usize,
+    /// The groups at the database: since when, and of how many transitions.
+    at_database: Vec<(Instant, usize)>,
 }
 
 /// How groups at the database have a wallet.
@@ -78,7 +80,6 @@ struct Hold {
 struct Waiting {
     sent: Arc<Sent>,
     credit: bool,
-    since: Instant,
     touches: Vec<u64>,
     answer: oneshot::Sender<Applied>,
 }
@@ -92,8 +93,8 @@ impl Waiting {
 }
 
 impl Line {
-    /// Takes the next group: up to `most` that go together and with the groups at the database.
-    fn take(&mut self, most: usize) -> Group {
+    /// Takes the next group: up to `most` that go together and with the groups at the database; `None` when none goes.
+    fn take(&mut self, most: usize) -> Option<Group> {
         let mut group: Vec<Waiting> = Vec::new();
         let mut left = VecDeque::new();
         // Whoever touches the same as one that stays behind stays behind it; and whoever stays behind for a wallet has it
@@ -105,6 +106,10 @@ impl Line {
             if group.len() >= most {
                 left.push_back(next);
                 break;
+            }
+            // Nothing is written for who has gone away.
+            if next.answer.is_closed() {
+                continue;
             }
             let wallet = next.wallet();
             let hold = wallet.and_then(|wallet| self.wallets.get(&wallet));
@@ -129,14 +134,21 @@ impl Line {
             let hold = self.wallets.entry(*wallet).or_insert(Hold { groups: 0, credits: !takes });
             hold.groups = hold.groups.saturating_add(1);
         }
-        self.at_database = self.at_database.saturating_add(group.len());
-        Group { members: group, wallets }
+        if group.is_empty() {
+            return None;
+        }
+        let since = Instant::now();
+        self.at_database.push((since, group.len()));
+        Some(Group { members: group, wallets, since })
     }
 
     /// Whether those in line go without waiting for those at the database. A group costs the server about as much as
     /// eight of its members, so a further one has at least half as many as are there already: fewer go with the next one.
+    /// Those that have been there for long are not waited for.
     fn is_worth_a_group(&self) -> bool {
-        self.waiting.len() >= self.at_database.div_ceil(2)
+        let lately = self.at_database.iter().filter(|(since, _)| since.elapsed() < PATIENCE);
+        let members: usize = lately.map(|(_, members)| members).sum();
+        self.waiting.len() >= members.div_ceil(2)
     }
 
     /// One group less has this wallet.
@@ -152,11 +164,13 @@ impl Line {
 }
 
 /// Transitions that go together.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Group {
     members: Vec<Waiting>,
     /// The wallets that they move money in.
     wallets: HashSet<IntegratorId>,
+    /// When they were taken.
+    since: Instant,
 }
 
 impl Gatherer {
@@ -175,45 +189,20 @@ impl Gatherer {
 
     /// Applies one, with whatever goes with it.
     pub async fn apply(&self, sent: Sent) -> Applied {
-        let (answer, mut answered) = oneshot::channel();
-        let (credit, since) = (is_credit(&sent.transition), Instant::now());
+        let (answer, answered) = oneshot::channel();
+        let credit = is_credit(&sent.transition);
         let touches = touches(&sent.transition, &self.shared.hasher);
         let turn = {
             let mut line = self.shared.line();
             if line.waiting.len() >= MAX_WAITING {
                 return Err(StoreError::Unavailable("too many writes are waiting".to_owned()).into());
             }
-            line.waiting.push_back(Waiting { sent: Arc::new(sent), credit, since, touches, answer });
-            line.is_worth_a_group().then(|| self.turn(&mut line)).flatten()
+            line.waiting.push_back(Waiting { sent: Arc::new(sent), credit, touches, answer });
+            line.is_worth_a_group().then(|| self.shared.turn(&mut line)).flatten()
         };
-        if let Some(turn) = turn {
-            // A runtime that is gone drops it at once.
-            self.shared.runtime.spawn(turn.run_groups());
-        }
-        loop {
-            if let Ok(answer) = timeout(PATIENCE, &mut answered).await {
-                return answer.unwrap_or_else(|_closed| {
-                    Err(StoreError::Unknown("the store was closed during a write".to_owned()).into())
-                });
-            }
-            let late = {
-                let mut line = self.shared.line();
-                let is_late = line.waiting.front().is_some_and(|first| first.since.elapsed() >= PATIENCE);
-                is_late.then(|| self.turn(&mut line)).flatten()
-            };
-            if let Some(mut turn) = late {
-                turn.is_late = true;
-                self.shared.runtime.spawn(turn.run_groups());
-            }
-        }
-    }
-
-    /// The right to run groups beside those that are at the database.
-    fn turn(&self, line: &mut Line) -> Option<Turn> {
-        (line.groups < self.shared.grouping.groups_in_flight && line.gathering == 0).then(|| {
-            line.groups = line.groups.saturating_add(1);
-            line.gathering = line.gathering.saturating_add(1);
-            Turn { shared: Arc::clone(&self.shared), gathering: true, is_late: false, ended: false }
+        self.shared.run_turn(turn);
+        answered.await.unwrap_or_else(|_closed| {
+            Err(StoreError::Unknown("the store was closed during a write".to_owned()).into())
         })
     }
 
@@ -241,13 +230,42 @@ impl Shared {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The right to run groups beside those that are at the database.
+    fn turn(self: &Arc<Self>, line: &mut Line) -> Option<Turn> {
+        (line.groups < self.grouping.groups_in_flight && line.gathering == 0).then(|| {
+            line.groups = line.groups.saturating_add(1);
+            line.gathering = line.gathering.saturating_add(1);
+            Turn { shared: Arc::clone(self), gathering: true, ended: false }
+        })
+    }
+
+    fn run_turn(&self, turn: Option<Turn>) {
+        if let Some(turn) = turn {
+            // A runtime that is gone drops it at once.
+            self.runtime.spawn(turn.run());
+        }
+    }
+
+    /// While a group has been at the database for long: has another one go beside it, when somebody waits.
+    fn go_beside(self: &Arc<Self>) {
+        let turn = {
+            let mut line = self.line();
+            let goes = !line.waiting.is_empty() && line.is_worth_a_group();
+            goes.then(|| self.turn(&mut line)).flatten()
+        };
+        self.run_turn(turn);
+    }
+
     /// Waits for company after a group of `before` transitions: whoever was just answered is likely to come again, and
     /// goes with this group or waits for the whole of it. Ends as soon as as many are in line as have come before.
     async fn gather(&self, before: usize) {
         let wait = self.grouping.gather_wait;
         let (expected, alone) = {
             let line = self.line();
-            (line.waiting.len().saturating_add(before).min(self.grouping.max_group), line.at_database == 0)
+            (
+                line.waiting.len().saturating_add(before).min(self.grouping.max_group),
+                line.at_database.is_empty(),
+            )
         };
         if wait.is_zero() || expected < 2 || !alone {
             return;
@@ -259,11 +277,11 @@ impl Shared {
         }
     }
 
-    async fn run(&self, Group { members: group, wallets }: Group) {
+    async fn run(&self, Group { members: group, wallets, since }: Group) {
         let sent: Vec<Arc<Sent>> = group.iter().map(|waiting| Arc::clone(&waiting.sent)).collect();
         let mut at_database = AtDatabase {
             shared: self,
-            members: group.len(),
+            since: Some(since),
             touches: group.iter().flat_map(|waiting| &waiting.touches).copied().collect(),
             wallets,
         };
@@ -287,14 +305,19 @@ impl Shared {
 /// What a group at the database touches, until it has left, however it does.
 struct AtDatabase<'a> {
     shared: &'a Shared,
-    members: usize,
+    /// Since when, until it has left.
+    since: Option<Instant>,
     touches: Vec<u64>,
     wallets: HashSet<IntegratorId>,
 }
 
 impl AtDatabase<'_> {
     fn leave(&mut self, line: &mut Line) {
-        line.at_database = line.at_database.saturating_sub(std::mem::take(&mut self.members));
+        let ours = |(since, _): &(Instant, usize)| Some(*since) == self.since;
+        if let Some(place) = line.at_database.iter().position(ours) {
+            line.at_database.swap_remove(place);
+        }
+        self.since = None;
         for key in self.touches.drain(..) {
             line.touched.remove(&key);
         }
@@ -306,7 +329,7 @@ impl AtDatabase<'_> {
 
 impl Drop for AtDatabase<'_> {
     fn drop(&mut self) {
-        if self.members > 0 {
+        if self.since.is_some() {
             let shared = self.shared;
             self.leave(&mut shared.line());
         }
@@ -319,34 +342,40 @@ struct Turn {
     shared: Arc<Shared>,
     /// Between two groups.
     gathering: bool,
-    /// Whether somebody has waited long enough for those at the database.
-    is_late: bool,
     ended: bool,
 }
 
 impl Turn {
-    /// Runs groups until none is left in line.
+    /// The same as [`run_groups`](Self::run_groups): which begins others of its kind, so that somebody has to name it.
+    fn run(self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(self.run_groups())
+    }
+
+    /// Runs groups until none is left in line, or none that goes without those at the database.
     async fn run_groups(mut self) {
+        let shared = Arc::clone(&self.shared);
         let mut before = 0;
         loop {
-            self.shared.gather(before).await;
+            shared.gather(before).await;
             let group = {
                 let mut line = self.shared.line();
                 line.gathering = line.gathering.saturating_sub(1);
                 self.gathering = false;
                 // Those that are not worth a group of their own are taken by the groups that are at the database.
-                let others = line.groups > 1 && !self.is_late && !line.is_worth_a_group();
-                self.is_late = false;
-                let group = if others { Group::default() } else { line.take(self.shared.grouping.max_group) };
-                if group.members.is_empty() {
+                let others = line.groups > 1 && !line.is_worth_a_group();
+                let group = if others { None } else { line.take(self.shared.grouping.max_group) };
+                let Some(group) = group else {
                     line.groups = line.groups.saturating_sub(1);
                     self.ended = true;
                     return;
-                }
+                };
                 group
             };
             before = group.members.len();
-            self.shared.run(group).await;
+            let mut at_work = pin!(shared.run(group));
+            while timeout(PATIENCE, at_work.as_mut()).await.is_err() {
+                shared.go_beside();
+            }
             let mut line = self.shared.line();
             line.gathering = line.gathering.saturating_add(1);
             self.gathering = true;
@@ -413,39 +442,42 @@ mod tests {
             pix_domain::time::Timestamp::from_micros(0),
         );
         let sent = Arc::new(Sent { transition, id: uuid::Uuid::nil() });
-        Waiting {
-            sent,
-            credit: true,
-            since: Instant::now(),
-            touches: touches.to_vec(),
-            answer: oneshot::channel().0,
-        }
+        Waiting { sent, credit: true, touches: touches.to_vec(), answer: answer() }
     }
 
-    fn keys(group: &Group) -> Vec<Vec<u64>> {
-        group.members.iter().map(|waiting| waiting.touches.clone()).collect()
+    /// An answer that somebody waits for.
+    fn answer() -> oneshot::Sender<Applied> {
+        let (answer, answered) = oneshot::channel();
+        std::mem::forget(answered);
+        answer
+    }
+
+    /// What those touch that were taken.
+    fn keys(group: Option<&Group>) -> Vec<Vec<u64>> {
+        let members = group.map_or(&[][..], |group| &group.members);
+        members.iter().map(|waiting| waiting.touches.clone()).collect()
     }
 
     #[test]
     fn a_group_takes_the_line_in_order_up_to_its_size() {
         let mut line = Line::default();
         line.waiting.extend([waiting(&[1]), waiting(&[2]), waiting(&[3])]);
-        assert_eq!(keys(&line.take(2)), [vec![1], vec![2]]);
-        assert_eq!(keys(&line.take(2)), [vec![3]]);
-        assert!(line.take(2).members.is_empty());
+        assert_eq!(keys(line.take(2).as_ref()), [vec![1], vec![2]]);
+        assert_eq!(keys(line.take(2).as_ref()), [vec![3]]);
+        assert!(line.take(2).is_none());
     }
 
     #[test]
     fn what_touches_the_same_waits_and_keeps_its_order() {
         let mut line = Line::default();
         line.waiting.extend([waiting(&[1]), waiting(&[1, 2]), waiting(&[2]), waiting(&[3])]);
-        assert_eq!(keys(&line.take(9)), [vec![1], vec![3]]);
+        assert_eq!(keys(line.take(9).as_ref()), [vec![1], vec![3]]);
         // 1 is still at the database; 2 waits behind it.
-        assert!(line.take(9).members.is_empty());
+        assert!(line.take(9).is_none());
         line.touched.remove(&1);
-        assert_eq!(keys(&line.take(9)), [vec![1, 2]]);
+        assert_eq!(keys(line.take(9).as_ref()), [vec![1, 2]]);
         line.touched.clear();
-        assert_eq!(keys(&line.take(9)), [vec![2]]);
+        assert_eq!(keys(line.take(9).as_ref()), [vec![2]]);
     }
 
     /// One that takes money of a wallet, or only brings it.
@@ -471,41 +503,41 @@ mod tests {
         });
         let credit = is_credit(&transition);
         let sent = Arc::new(Sent { transition, id: uuid::Uuid::nil() });
-        Waiting { sent, credit, since: Instant::now(), touches: vec![touch], answer: oneshot::channel().0 }
+        Waiting { sent, credit, touches: vec![touch], answer: answer() }
     }
 
     #[test]
     fn groups_that_only_bring_money_share_a_wallet() {
         let mut line = Line::default();
         line.waiting.extend([moving(7, true, 1)]);
-        let first = line.take(9);
+        let first = line.take(9).unwrap();
         line.waiting.extend([moving(7, true, 2), moving(7, true, 3)]);
-        assert_eq!(keys(&line.take(9)), [vec![2], vec![3]]);
+        assert_eq!(keys(line.take(9).as_ref()), [vec![2], vec![3]]);
         // One of the two is done; the other one still has the wallet.
         first.wallets.iter().for_each(|wallet| line.release(*wallet));
         line.waiting.extend([moving(7, false, 4)]);
-        assert!(line.take(9).members.is_empty());
+        assert!(line.take(9).is_none());
         line.release(*first.wallets.iter().next().unwrap());
         assert!(line.wallets.is_empty());
-        assert_eq!(keys(&line.take(9)), [vec![4]]);
+        assert_eq!(keys(line.take(9).as_ref()), [vec![4]]);
     }
 
     #[test]
     fn whoever_takes_money_has_the_wallet_alone_and_before_those_that_come_later() {
         let mut line = Line::default();
         line.waiting.extend([moving(7, true, 1)]);
-        let bringing = line.take(9);
+        let bringing = line.take(9).unwrap();
         // 3 would go with 1, and for ever another one with it; it waits behind 2. Another wallet is nothing to them.
         line.waiting.extend([moving(7, false, 2), moving(7, true, 3), moving(8, true, 4)]);
-        assert_eq!(keys(&line.take(9)), [vec![4]]);
-        assert!(line.take(9).members.is_empty());
+        assert_eq!(keys(line.take(9).as_ref()), [vec![4]]);
+        assert!(line.take(9).is_none());
         bringing.wallets.iter().for_each(|wallet| line.release(*wallet));
-        let mixed = line.take(9);
-        assert_eq!(keys(&mixed), [vec![2], vec![3]]);
+        let mixed = line.take(9).unwrap();
+        assert_eq!(keys(Some(&mixed)), [vec![2], vec![3]]);
         line.waiting.extend([moving(7, true, 5)]);
-        assert!(line.take(9).members.is_empty());
+        assert!(line.take(9).is_none());
         mixed.wallets.iter().for_each(|wallet| line.release(*wallet));
-        assert_eq!(keys(&line.take(9)), [vec![5]]);
+        assert_eq!(keys(line.take(9).as_ref()), [vec![5]]);
     }
 
     #[test]
@@ -514,10 +546,10 @@ mod tests {
         line.waiting.extend([moving(7, true, 1)]);
         line.take(9);
         line.waiting.extend([moving(8, false, 2), moving(7, true, 3), moving(8, true, 4)]);
-        assert_eq!(keys(&line.take(9)), [vec![2], vec![4]]);
+        assert_eq!(keys(line.take(9).as_ref()), [vec![2], vec![4]]);
         line.waiting.extend([moving(9, false, 5)]);
-        assert_eq!(keys(&line.take(9)), [vec![3]]);
-        assert_eq!(keys(&line.take(9)), [vec![5]]);
+        assert_eq!(keys(line.take(9).as_ref()), [vec![3]]);
+        assert_eq!(keys(line.take(9).as_ref()), [vec![5]]);
     }
 
     #[tokio::test]
@@ -529,7 +561,7 @@ mod tests {
         let money = Connections::new(Purpose::Money, target, settings, servers, runtime.clone()).unwrap();
         let applier = Arc::new(Applier::new(money, &PgOptions::default()));
         let gatherer = Gatherer::new(applier, Grouping::default(), runtime);
-        let turn = || gatherer.turn(&mut gatherer.shared.line());
+        let turn = || gatherer.shared.turn(&mut gatherer.shared.line());
         let mut first = turn().unwrap();
         // It has yet to take its group, and takes whoever comes meanwhile.
         assert!(turn().is_none());
@@ -557,5 +589,31 @@ mod tests {
         assert!(!line.is_worth_a_group());
         line.waiting.extend([waiting(&[5])]);
         assert!(line.is_worth_a_group());
+    }
+
+    #[test]
+    fn a_group_that_has_been_there_for_long_is_not_waited_for() {
+        let mut line = Line::default();
+        line.waiting.extend([waiting(&[1]), waiting(&[2]), waiting(&[3])]);
+        line.take(9);
+        line.waiting.extend([waiting(&[4])]);
+        assert!(!line.is_worth_a_group());
+        let long_ago = Instant::now().checked_sub(PATIENCE).unwrap();
+        line.at_database.iter_mut().for_each(|(since, _)| *since = long_ago);
+        assert!(line.is_worth_a_group());
+        assert_eq!(keys(line.take(9).as_ref()), [vec![4]]);
+        // One that came lately counts.
+        assert!(!line.is_worth_a_group());
+    }
+
+    #[test]
+    fn nothing_is_written_for_who_has_gone_away() {
+        let mut line = Line::default();
+        line.waiting.extend([Waiting { answer: oneshot::channel().0, ..waiting(&[1]) }, waiting(&[2])]);
+        assert_eq!(keys(line.take(9).as_ref()), [vec![2]]);
+        line.waiting.extend([Waiting { answer: oneshot::channel().0, ..waiting(&[3]) }]);
+        assert!(line.take(9).is_none());
+        assert!(line.waiting.is_empty());
+        assert!(!line.touched.contains(&3));
     }
 }
