@@ -27,6 +27,8 @@ use crate::vitals::PoolUse;
 
 /// How many times a transition is tried when others are in its way.
 const MAX_ATTEMPTS: u32 = 10;
+/// What is said of a transition whose group was parted, when those before it took for too long.
+const LEFT_OUT: &str = "those that were to be written before it took too long";
 /// How many transitions with parts a node has at the database at once: a recipient whom many pay must not take the
 /// connections of everybody. One of the connections for money is left, where there are two.
 pub const PARTS_AT_ONCE: usize = 2;
@@ -218,10 +220,16 @@ impl Applier {
             Err(DbError::ReadOnly(why) | DbError::Unavailable(why)) => unavailable(group.len(), &why),
             Err(DbError::Lost(why)) => self.resolve_each(group, &why, &open).await,
             Err(DbError::Damaged(_) | DbError::Taken(_) | DbError::Refused(_) | DbError::Contention(_)) => {
-                // One of them broke a rule that only the database sees, and nothing was written: each for itself.
+                // One of them broke a rule that only the database sees, and nothing was written: each for itself, for as
+                // long as for an answer. Their wallets are nobody else's meanwhile.
+                let until = Instant::now() + self.answer_timeout;
                 let mut results = Vec::with_capacity(group.len());
                 for sent in group {
-                    results.push(Some(self.one_of_any(sent).await));
+                    results.push(Some(if Instant::now() < until {
+                        self.one_of_any(sent).await
+                    } else {
+                        Err(StoreError::Unavailable(LEFT_OUT.to_owned()).into())
+                    }));
                 }
                 results
             }

@@ -6,10 +6,10 @@ use std::time::Duration;
 use pix_conformance::Services;
 use pix_conformance::builders::cents;
 use pix_domain::charges::Charge;
-use pix_domain::error::ApplyError;
+use pix_domain::error::{ApplyError, StoreError};
 use pix_domain::ids::IntegratorId;
 use pix_domain::transition::TransitionStore;
-use pix_persistence::postgres::PgStore;
+use pix_persistence::postgres::{PgOptions, PgStore};
 use tokio::task::JoinHandle;
 use tokio_postgres::Client;
 
@@ -17,7 +17,7 @@ use super::support::{
     assert_books_are_clean, database, ends, open, options, server, services, session, until,
 };
 
-/// Longer than whoever is in line waits before it asks for a group of its own.
+/// Longer than a group is waited for before another one goes beside it.
 const LONGER_THAN_PATIENCE: Duration = Duration::from_millis(50);
 
 struct Place {
@@ -28,8 +28,12 @@ struct Place {
 
 impl Place {
     async fn new() -> Self {
+        Self::with(options()).await
+    }
+
+    async fn with(options: PgOptions) -> Self {
         let database = database(server()).await;
-        let store = open(&server().url(&database), options()).await;
+        let store = open(&server().url(&database), options).await;
         let services = services(&store, 0);
         Self { database, store, services }
     }
@@ -90,8 +94,40 @@ async fn a_wallet_with_a_debt_does_not_part_the_group_that_brings_money() {
     assert_books_are_clean(&place.store).await;
 }
 
-/// Whoever is in line looks again and again whether it may go beside those at the database: a group that hangs holds
-/// nobody up for longer than it took another one to end.
+/// A group that is parted has its wallets for as long as for an answer, however long each of its members hangs.
+#[tokio::test]
+async fn those_of_a_parted_group_that_hang_hold_the_others_up_for_so_long_only() {
+    let statement_timeout = Duration::from_millis(500);
+    let place = Place::with(PgOptions { statement_timeout, ..options() }).await;
+    let services = &place.services;
+    let owner = services.integrator().await;
+    let mut together = Vec::new();
+    for _ in 0..6 {
+        let charge = services.charge(owner, 100).await;
+        together.push(services.credit_intent(&charge, services.payment(100)));
+    }
+    // Several at once break a rule, and one alone hangs.
+    let rule = "CREATE FUNCTION hangs() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+                IF (SELECT count(*) FROM changed) > 1 THEN RAISE check_violation; END IF; \
+                PERFORM pg_sleep(60); RETURN NULL; END $$; \
+                CREATE TRIGGER hangs AFTER UPDATE ON charges REFERENCING NEW TABLE AS changed \
+                FOR EACH STATEMENT EXECUTE FUNCTION hangs()";
+    server().psql(&place.database, rule).unwrap();
+    let answers = ends(place.store.apply_all(together.clone())).await;
+    let why = answers.iter().map(|answer| match answer {
+        Err(ApplyError::Store(StoreError::Unavailable(why))) => why.contains("took too long"),
+        other => panic!("{other:?}"),
+    });
+    let why: Vec<bool> = why.collect();
+    // Each hangs until the server gives it up; an answer takes twice as long at the most.
+    assert_eq!((why.first(), why.last()), (Some(&false), Some(&true)), "{answers:?}");
+    server().psql(&place.database, "DROP TRIGGER hangs ON charges").unwrap();
+    assert!(place.store.apply_all(together).await.iter().all(Result::is_ok));
+    assert_books_are_clean(&place.store).await;
+}
+
+/// Whoever runs a group looks again and again whether another one may go beside it: a group that hangs holds nobody up for
+/// longer than it took another one to end.
 ///
 /// On one thread, so that whatever was begun is in line as soon as this task gives way.
 #[tokio::test]
@@ -114,7 +150,7 @@ async fn whoever_waited_in_vain_for_a_place_has_it_when_there_is_one() {
     first_lock.batch_execute("ROLLBACK").await.unwrap();
     ends(first).await.unwrap().unwrap();
     place.wait("2").await;
-    // All of the line hangs now. One who comes finds both places taken, and looks again.
+    // All of the line hangs now. One who comes finds both places taken.
     let late = place.pay(&charge);
     tokio::time::sleep(LONGER_THAN_PATIENCE).await;
     second_lock.batch_execute("ROLLBACK").await.unwrap();
