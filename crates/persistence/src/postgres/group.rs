@@ -3,7 +3,7 @@
 //! Nobody waits for a timer on an idle store: a lone transition goes at once. While groups are at the database, whoever
 //! comes waits in line, and the next group takes all of the line that goes together. A further group goes beside them
 //! when it is worth its cost; one that has been there for long counts for nothing in that, for it may hang on a lock of
-//! another node. Whoever has gone away is left out. Two transitions that touch the same record, name, handle or
+//! another node. Whoever has gone away by then is left out. Two transitions that touch the same record, name, handle or
 //! receipt never go together, nor while the other one is at the database, and keep their order: a statement doesn't see
 //! what it writes itself.
 //!
@@ -64,7 +64,7 @@ struct Line {
     groups: usize,
     /// How many of them are about to be.
     gathering: usize,
-    /// The groups at the database: since when, and of how many transitions.
+    /// The groups at the database, or waiting for a connection to it: since when, and of how many transitions.
     at_database: Vec<(Instant, usize)>,
 }
 
@@ -107,7 +107,7 @@ impl Line {
                 left.push_back(next);
                 break;
             }
-            // Nothing is written for who has gone away.
+            // Nothing is written for who has gone away by now.
             if next.answer.is_closed() {
                 continue;
             }
@@ -140,6 +140,13 @@ impl Line {
         let since = Instant::now();
         self.at_database.push((since, group.len()));
         Some(Group { members: group, wallets, since })
+    }
+
+    /// Whether one waits for a group at the database, whoever else is in line.
+    fn waits(&self, one: &Waiting) -> bool {
+        let hold = one.wallet().and_then(|wallet| self.wallets.get(&wallet));
+        hold.is_some_and(|hold| !hold.credits || !one.credit)
+            || one.touches.iter().any(|key| self.touched.contains(key))
     }
 
     /// Whether those in line go without waiting for those at the database. A group costs the server about as much as
@@ -197,8 +204,12 @@ impl Gatherer {
             if line.waiting.len() >= MAX_WAITING {
                 return Err(StoreError::Unavailable("too many writes are waiting".to_owned()).into());
             }
-            line.waiting.push_back(Waiting { sent: Arc::new(sent), credit, touches, answer });
-            line.is_worth_a_group().then(|| self.shared.turn(&mut line)).flatten()
+            let waiting = Waiting { sent: Arc::new(sent), credit, touches, answer };
+            let waits = line.waits(&waiting);
+            line.waiting.push_back(waiting);
+            // For one who waits anyway nobody looks through the line.
+            let goes = !waits && line.is_worth_a_group();
+            goes.then(|| self.shared.turn(&mut line)).flatten()
         };
         self.shared.run_turn(turn);
         answered.await.unwrap_or_else(|_closed| {
@@ -351,7 +362,7 @@ impl Turn {
         Box::pin(self.run_groups())
     }
 
-    /// Runs groups until none is left in line, or none that goes without those at the database.
+    /// Runs groups until none is left in line, none that goes without those at the database, or none worth a group.
     async fn run_groups(mut self) {
         let shared = Arc::clone(&self.shared);
         let mut before = 0;
@@ -361,7 +372,7 @@ impl Turn {
                 let mut line = self.shared.line();
                 line.gathering = line.gathering.saturating_sub(1);
                 self.gathering = false;
-                // Those that are not worth a group of their own are taken by the groups that are at the database.
+                // Those that are not worth a group of their own are taken by whoever runs the groups at the database.
                 let others = line.groups > 1 && !line.is_worth_a_group();
                 let group = if others { None } else { line.take(self.shared.grouping.max_group) };
                 let Some(group) = group else {
@@ -604,6 +615,17 @@ mod tests {
         assert_eq!(keys(line.take(9).as_ref()), [vec![4]]);
         // One that came lately counts.
         assert!(!line.is_worth_a_group());
+    }
+
+    #[test]
+    fn whoever_waits_for_a_group_at_the_database_is_known() {
+        let mut line = Line::default();
+        line.waiting.extend([moving(7, true, 1), moving(8, false, 2)]);
+        line.take(1);
+        assert!(!line.waits(&moving(7, true, 3)) && line.waits(&moving(7, false, 3)));
+        assert!(line.waits(&waiting(&[3, 1])) && !line.waits(&moving(8, true, 3)));
+        line.take(1);
+        assert!(line.waits(&moving(8, true, 3)));
     }
 
     #[test]
