@@ -220,8 +220,8 @@ impl Applier {
             Err(DbError::ReadOnly(why) | DbError::Unavailable(why)) => unavailable(group.len(), &why),
             Err(DbError::Lost(why)) => self.resolve_each(group, &why, &open).await,
             Err(DbError::Damaged(_) | DbError::Taken(_) | DbError::Refused(_) | DbError::Contention(_)) => {
-                // One of them broke a rule that only the database sees, and nothing was written: each for itself, for as
-                // long as for an answer. Their wallets are nobody else's meanwhile.
+                // One of them broke a rule that only the database sees, and nothing was written: each for itself. Their
+                // wallets are nobody else's meanwhile, so none is begun later than an answer is waited for.
                 let until = Instant::now() + self.answer_timeout;
                 let mut results = Vec::with_capacity(group.len());
                 for sent in group {

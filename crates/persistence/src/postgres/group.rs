@@ -357,7 +357,7 @@ struct Turn {
 }
 
 impl Turn {
-    /// The same as [`run_groups`](Self::run_groups): which begins others of its kind, so that somebody has to name it.
+    /// [`run_groups`](Self::run_groups) as a type with a name: it begins others of its kind.
     fn run(self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(self.run_groups())
     }
@@ -563,15 +563,20 @@ mod tests {
         assert_eq!(keys(line.take(9).as_ref()), [vec![5]]);
     }
 
-    #[tokio::test]
-    async fn one_group_is_gathered_at_a_time() {
+    /// Over a server that isn't there.
+    fn gatherer() -> Gatherer {
         let second = Duration::from_secs(1);
         let target = target("postgres://pix@127.0.0.1:1/books", second).unwrap();
         let settings = PoolSettings { size: 1, acquire_timeout: second, statement_timeout: second };
         let (servers, runtime) = (Servers::default(), Handle::current());
         let money = Connections::new(Purpose::Money, target, settings, servers, runtime.clone()).unwrap();
         let applier = Arc::new(Applier::new(money, &PgOptions::default()));
-        let gatherer = Gatherer::new(applier, Grouping::default(), runtime);
+        Gatherer::new(applier, Grouping::default(), runtime)
+    }
+
+    #[tokio::test]
+    async fn one_group_is_gathered_at_a_time() {
+        let gatherer = gatherer();
         let turn = || gatherer.shared.turn(&mut gatherer.shared.line());
         let mut first = turn().unwrap();
         // It has yet to take its group, and takes whoever comes meanwhile.
@@ -588,6 +593,16 @@ mod tests {
         drop((first, other));
         let line = gatherer.shared.line();
         assert_eq!((line.groups, line.gathering), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn a_group_that_has_left_leaves_nothing_behind() {
+        let gatherer = gatherer();
+        let transition = moving(7, true, 1).sent.transition.clone();
+        // Nobody is at that port.
+        assert!(gatherer.apply(Sent { transition, id: uuid::Uuid::nil() }).await.is_err());
+        let line = gatherer.shared.line();
+        assert!(line.at_database.is_empty() && line.wallets.is_empty() && line.touched.is_empty());
     }
 
     #[test]

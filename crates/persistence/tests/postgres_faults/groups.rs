@@ -94,7 +94,7 @@ async fn a_wallet_with_a_debt_does_not_part_the_group_that_brings_money() {
     assert_books_are_clean(&place.store).await;
 }
 
-/// A group that is parted has its wallets for as long as for an answer, however long each of its members hangs.
+/// Of a group that is parted none is begun later than an answer is waited for: it has its wallets meanwhile.
 #[tokio::test]
 async fn those_of_a_parted_group_that_hang_hold_the_others_up_for_so_long_only() {
     let statement_timeout = Duration::from_millis(500);
@@ -123,6 +123,28 @@ async fn those_of_a_parted_group_that_hang_hold_the_others_up_for_so_long_only()
     assert_eq!((why.first(), why.last()), (Some(&false), Some(&true)), "{answers:?}");
     server().psql(&place.database, "DROP TRIGGER hangs ON charges").unwrap();
     assert!(place.store.apply_all(together).await.iter().all(Result::is_ok));
+    assert_books_are_clean(&place.store).await;
+}
+
+/// A few that have nothing to do with a large group, and came just after it, go when it turns out to hang.
+#[tokio::test]
+async fn a_group_that_hangs_is_not_waited_for() {
+    let place = Place::new().await;
+    let services = &place.services;
+    let (hanging, other) = (services.integrator().await, services.integrator().await);
+    let (lock, many) = place.locked::<6>(hanging).await;
+    let charge = services.charge(other, 100).await;
+    let many = many.map(|charge| place.pay(&charge));
+    // All of them are in line, and go together; one is not worth a group beside six.
+    for _ in 0..3 {
+        tokio::task::yield_now().await;
+    }
+    ends(place.pay(&charge)).await.unwrap().unwrap();
+    assert!(many.iter().all(|hanging| !hanging.is_finished()));
+    lock.batch_execute("ROLLBACK").await.unwrap();
+    for hanging in many {
+        ends(hanging).await.unwrap().unwrap();
+    }
     assert_books_are_clean(&place.store).await;
 }
 
