@@ -139,6 +139,10 @@ impl fmt::Debug for Document {
 }
 
 fn canonical(text: &str, is_punctuation: impl Fn(char) -> bool) -> String {
+    // As it is kept, and so as it mostly comes.
+    if text.bytes().all(|b| b.is_ascii_digit()) {
+        return text.to_owned();
+    }
     text.chars().filter(|c| !is_punctuation(*c)).map(|c| c.to_ascii_uppercase()).collect()
 }
 
