@@ -12,6 +12,7 @@ use crate::end_to_end::{EndToEndId, ReturnId, TxId};
 use crate::invalid::Invalid;
 use crate::money::{Amount, MAX_AMOUNT_CENTS};
 use crate::party::{Document, PIX_KEY_MAX_CHARS, PixKey, PixKeyType, TaxId, TaxIdKind};
+use bigdecimal::{BigDecimal, ToPrimitive};
 
 /// The fewest digits in a row that would give somebody away.
 const TELLING_DIGITS: usize = 8;
@@ -37,6 +38,10 @@ pub fn amount(data: &[u8]) {
 
 /// The same by another way: the point moved two places, and what is left read as one number.
 fn cents_of_digits(text: &str) -> Option<i128> {
+    if text.contains(['e', 'E']) {
+        let cents = text.parse::<BigDecimal>().ok()? * BigDecimal::from(100);
+        return cents.is_integer().then(|| cents.to_i128()).flatten();
+    }
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     format!("{whole}{fraction:0<2}").parse().ok()
 }

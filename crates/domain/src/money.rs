@@ -71,16 +71,72 @@ impl fmt::Display for Cents {
     }
 }
 
+const NOT_A_NUMBER: &str = "must be a decimal number such as 10.50, without sign or separators";
+
+/// Most characters before an exponent: those of the longest number that a double is written as, and some.
+const MAX_MANTISSA_CHARS: usize = 24;
+
+/// A number with an exponent as one without, and without zeros that say nothing.
+fn expanded(digits: &str, exponent: &str) -> Result<String, Invalid> {
+    let refuse = |message: &str| Err(Invalid::new("invalid_amount", message));
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
+    let (is_negative, power) = match exponent.strip_prefix('-') {
+        Some(power) => (true, power),
+        None => (false, exponent.strip_prefix('+').unwrap_or(exponent)),
+    };
+    let are_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    let leads_with_zero = whole.len() > 1 && whole.starts_with('0');
+    if digits.len() > MAX_MANTISSA_CHARS
+        || leads_with_zero
+        || ![whole, fraction, power].into_iter().all(are_digits)
+    {
+        return refuse(NOT_A_NUMBER);
+    }
+    let all = format!("{whole}{fraction}");
+    if all.bytes().all(|b| b == b'0') {
+        return refuse("must be greater than zero");
+    }
+    let Some(power) = power.parse::<usize>().ok().filter(|power| *power < 100) else {
+        return refuse(if is_negative {
+            "must have at most 2 decimals"
+        } else {
+            "must be at most 9999999999.99"
+        });
+    };
+    let (whole, fraction) = if is_negative {
+        let padded = format!("{}{all}", "0".repeat(power));
+        let (whole, fraction) = padded.split_at_checked(whole.len()).unwrap_or_default();
+        (whole.to_owned(), fraction.to_owned())
+    } else {
+        let padded = format!("{all}{}", "0".repeat(power));
+        let (whole, fraction) =
+            padded.split_at_checked(whole.len().saturating_add(power)).unwrap_or_default();
+        (whole.to_owned(), fraction.to_owned())
+    };
+    let (whole, fraction) = (whole.trim_start_matches('0'), fraction.trim_end_matches('0'));
+    let whole = if whole.is_empty() { "0" } else { whole };
+    Ok(if fraction.is_empty() { whole.to_owned() } else { format!("{whole}.{fraction}") })
+}
+
 /// A positive amount of one PIX in centavos, within the bounds of the BCB's API Pix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Amount(i64);
 
 impl Amount {
-    /// Reads an amount in reais from its exact text: `10`, `10.5`, `10.55`.
+    /// Reads an amount in reais from its exact text: `10`, `10.5`, `10.55`, `1.05e1`.
     ///
-    /// The grammar is `(0|[1-9][0-9]{0,9})(\.[0-9]{1,2})?` and the value is positive. No exponent, sign, blank or
-    /// group separator is accepted, so that a hostile text costs one pass over 13 bytes.
+    /// The grammar is `(0|[1-9][0-9]{0,9})(\.[0-9]{1,2})?` and the value is positive; or, as some languages write large
+    /// numbers, an exponent of JSON (RFC 8259 §6) after digits, which is expanded to that. No sign, blank or group separator
+    /// is accepted. What is too long, or has an exponent of more than two digits, is refused unread, so that a hostile text
+    /// costs nothing.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
+        match text.split_once(['e', 'E']) {
+            Some((digits, exponent)) => Self::parse_plain(&expanded(digits, exponent)?),
+            None => Self::parse_plain(text),
+        }
+    }
+
+    fn parse_plain(text: &str) -> Result<Self, Invalid> {
         let refuse = |message: &str| Err(Invalid::new("invalid_amount", message));
         if text.is_empty() {
             return refuse("must not be empty");
@@ -100,11 +156,11 @@ impl Amount {
                     refuse("must have at most 2 decimals")
                 }
                 _ if plain => refuse("must be at most 9999999999.99"),
-                _ => refuse("must be a decimal number such as 10.50"),
+                _ => refuse(NOT_A_NUMBER),
             };
         }
         if !digits(whole) || !fraction.is_none_or(digits) || (whole.len() > 1 && whole.starts_with('0')) {
-            return refuse("must be a decimal number such as 10.50, without sign, exponent or separators");
+            return refuse(NOT_A_NUMBER);
         }
         if fraction.is_some_and(|decimals| decimals.len() > 2) {
             return refuse("must have at most 2 decimals");
@@ -181,6 +237,17 @@ mod tests {
             ("19.99", 1999),
             ("10.50", 1050),
             ("9999999999.99", MAX_AMOUNT_CENTS),
+            ("1e1", 1000),
+            ("1.05E+1", 1050),
+            ("1.0E7", 1_000_000_000),
+            ("9.99999999999E9", 999_999_999_999),
+            ("9.99999999999e09", MAX_AMOUNT_CENTS),
+            ("1050e-2", 1050),
+            ("10500e-3", 1050),
+            ("1E-2", 1),
+            ("0.5e0", 50),
+            ("0.001e3", 100),
+            ("100000000000000000000e-20", 100),
         ] {
             assert_eq!(Amount::parse(text).unwrap().cents().get(), cents, "{text}");
         }
@@ -199,10 +266,28 @@ mod tests {
             "0.001",
             "10.555",
             "10.500",
-            "1e5",
-            "1E+2",
+            "1e10",
+            "1e99",
             "1e400",
             "1e10000000",
+            "1e-3",
+            "15.55e-1",
+            "1e-400",
+            "0e0",
+            "0.0E9",
+            "0e-400",
+            "-1e1",
+            "1e",
+            "1e+",
+            "1e--1",
+            "1e1.0",
+            "1e1e1",
+            "e1",
+            ".1e1",
+            "1.e1",
+            "01e1",
+            "1 e1",
+            "1000000000000000000000000e-23",
             "NaN",
             "Infinity",
             "1,00",

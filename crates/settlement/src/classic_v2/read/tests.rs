@@ -134,8 +134,9 @@ fn what_went_back_is_told() {
     assert_eq!(with("REFUNDED", r#","refundedAmount":null"#), Ok(cents(1_850)));
     assert_eq!(with("REFUNDED", r#","refundedAmount":18.5"#), Ok(cents(1_850)));
     assert_eq!(with("REFUNDED", r#","refundedAmount":15.5"#), Ok(cents(1_550)));
+    assert_eq!(with("REFUNDED", r#","refundedAmount":1.55E1"#), Ok(cents(1_550)));
     for (status, amount) in
-        [("REFUNDED", "0"), ("PAID", "18.51"), ("PAID", "-1"), ("PAID", "1e1"), ("PAID", "{}")]
+        [("REFUNDED", "0"), ("PAID", "18.51"), ("PAID", "-1"), ("PAID", "1.86e1"), ("PAID", "{}")]
     {
         assert!(with(status, &format!(r#","refundedAmount":{amount}"#)).is_err(), "{status} {amount}");
     }
@@ -292,7 +293,7 @@ fn an_answer_about_somebody_else_is_not_known() {
         r#"{"transactionId":"t1","external_id":"","status":"PAID","amount":15.5}"#,
         r#"{"transactionId":"t1","status":"PAID","amount":15.5}"#,
         r#"{"transactionId":"t1","external_id":"R","status":"PAID","amount":15.51}"#,
-        r#"{"transactionId":"t1","external_id":"R","status":"PAID","amount":1.55e1}"#,
+        r#"{"transactionId":"t1","external_id":"R","status":"PAID","amount":1.56e1}"#,
         r#"{"transactionId":"t1","external_id":"R","status":"PAID","amount":15.500}"#,
         r#"{"transactionId":"t1","external_id":"R","status":"PAID","amount":"15,50"}"#,
         r#"{"transactionId":"t1","external_id":"R","status":"PAID","amount":null}"#,
