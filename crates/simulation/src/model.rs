@@ -405,7 +405,8 @@ impl State {
             Record::Refund(other) if other.charge_id == new.charge_id => Some(other.as_ref()),
             _ => None,
         });
-        let alike = |other: &&Refund| other.amount == new.amount || !new.amount_given;
+        let may_be_all = |other: &Refund| !other.state.is_final() || !other.amount_given;
+        let alike = |other: &&Refund| other.amount == new.amount || !new.amount_given && may_be_all(other);
         let twin = of_charge
             .filter(alike)
             .find(|other| self.stands_in_the_way(&other.state, other.completed_at, new.created_at));

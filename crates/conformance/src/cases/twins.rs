@@ -125,6 +125,13 @@ pub async fn a_twin_refund_is_refused_just_after_the_first(harness: &mut dyn Sto
     services.refunds.create(refund_command(&charge, 999)).await.expect("another amount");
     services.wait(DEFAULT_DUPLICATE_WINDOW);
     services.refunds.create(refund_command(&charge, 1_000)).await.expect("a refund later");
+    // All that is left is another amount, until that was sent back.
+    let mut rest = refund_command(&charge, 1);
+    rest.amount = None;
+    let all = services.refunds.create(rest.clone()).await.expect("the rest").into_inner();
+    assert_eq!(all.amount.cents().get(), 6_001);
+    let again = services.refunds.create(rest).await.expect_err("a refusal");
+    assert_eq!(again, ServiceError::PossibleDuplicate(all.resource()));
 }
 
 /// Of many at once, one is sent.

@@ -208,8 +208,10 @@ impl RefundService {
         let twin = refunds
             .iter()
             .filter(|refund| {
-                let alike = refund.amount.cents() == asked || command.amount.is_none();
-                alike && (!refund.state.is_final() || just_done(refund))
+                // "All that is left" might mean the money of one in progress; one that is done left less.
+                let is_live = !refund.state.is_final();
+                let all = command.amount.is_none() && (is_live || !refund.amount_given);
+                (all || refund.amount.cents() == asked) && (is_live || just_done(refund))
             })
             .max_by_key(|refund| (refund.created_at, refund.id));
         let Some(twin) = twin else { return Ok(None) };
