@@ -100,12 +100,11 @@ pub fn check(owner: IntegratorId, shares: &[NewShare], net: Cents) -> Result<(),
         return refuse(format!("must name at most {MAX_SHARES} recipients"));
     }
     for (index, share) in shares.iter().enumerate() {
-        let number = index.saturating_add(1);
         if share.recipient == owner {
-            return refuse(format!("recipient {number} is the charge's own integrator"));
+            return refuse(format!("split.{index} must not name the charge's own integrator"));
         }
         if shares.iter().take(index).any(|other| other.recipient == share.recipient) {
-            return refuse(format!("recipient {number} is named twice"));
+            return refuse(format!("split.{index} must not name a recipient twice"));
         }
     }
     let percent = shares.iter().fold(Percent::zero(), |sum, share| match &share.part {
@@ -444,7 +443,7 @@ mod tests {
         let myself = NewShare { recipient: owner(), ..percent(1, "1") };
         for (what, shares) in [
             ("own integrator", vec![myself]),
-            ("named twice", vec![percent(1, "1"), fixed(1, 1)]),
+            ("split.1 must not name a recipient twice", vec![percent(1, "1"), fixed(1, 1)]),
             ("above 100", vec![percent(1, "60"), percent(2, "40.0001")]),
             ("net amount", vec![fixed(1, 1_001)]),
             ("net amount", vec![fixed(1, 501), percent(2, "50")]),

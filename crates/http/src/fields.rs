@@ -4,6 +4,8 @@
 //! send: whole numbers for texts, empty texts for nothing, empty arrays for empty objects. Problems are collected, so
 //! that a caller learns all of them at once.
 
+use std::collections::BTreeMap;
+
 use pix_domain::invalid::Invalid;
 use pix_domain::metadata::Metadata;
 use pix_domain::money::Amount;
@@ -236,23 +238,28 @@ impl<'a> Form<'a> {
         self.parsed(name, parsed, problems).unwrap_or_default()
     }
 
-    /// Pairs of texts that may be left out. Of those that are wrong the first one is told. v2 has no such field.
+    /// Pairs of texts that may be left out. Of those that are wrong in the same way one is told: there may be very many. v2
+    /// has no such field.
     pub(crate) fn pairs(&self, name: &'static str, problems: &mut Problems) -> Result<Metadata, ApiError> {
         let mut pairs = Metadata::default();
         if self.mode == Mode::Liberal {
             return Ok(pairs);
         }
         let child = self.child(name, problems)?;
+        let (mut no_text, mut refused) = (Problems::default(), BTreeMap::new());
         for key in child.fields.keys() {
-            let value = match child.text(key, problems) {
+            let value = match child.text(key, &mut no_text) {
                 Text::Given(value) => value,
-                Text::Wrong => break,
+                Text::Wrong => continue,
                 Text::Absent => String::new(),
             };
             if let Err(invalid) = pairs.insert(key, &value) {
-                problems.add(name, invalid.code, &invalid.message);
-                break;
+                refused.insert(invalid.message, invalid.code);
             }
+        }
+        problems.0.extend(no_text.0.into_iter().take(1));
+        for (message, code) in refused {
+            problems.add(name, code, &message);
         }
         Ok(pairs)
     }
@@ -343,6 +350,8 @@ mod tests {
             ("15", 1500),
             ("10.5", 1050),
             ("9999999999.99", 999_999_999_999),
+            ("1.0E7", 1_000_000_000),
+            ("\"1.0E7\"", 1_000_000_000),
         ] {
             assert_eq!(amount(json), Ok(cents), "{json}");
         }
@@ -356,8 +365,8 @@ mod tests {
             "-0",
             "0.001",
             "10.555",
-            "1e5",
-            "1E+2",
+            "1e10",
+            "1E-3",
             "1e400",
             "1e10000000",
             "\"\"",
@@ -370,7 +379,7 @@ mod tests {
             "\"NaN\"",
             "12345678901",
             "\"\\ud800\"",
-            "\"1e5\"",
+            "\"1e10\"",
             "{\"$gt\":0}",
             "\"١٢\"",
         ] {

@@ -15,7 +15,7 @@ pub(crate) enum Language {
 }
 
 /// The most ranges of `Accept-Language` that are looked at.
-const MAX_RANGES: usize = 16;
+pub(crate) const MAX_RANGES: usize = 16;
 
 /// The quality of a range without one, in thousandths.
 const FULL_QUALITY: u16 = 1_000;
@@ -256,12 +256,6 @@ const PORTUGUESE: &[(&str, &str)] = &[
         "url deve conter um host, como https://example.com/pix",
     ),
     ("the URL must start with https:// or http://", "a URL deve começar com https:// ou http://"),
-    ("recipient {} is the charge's own integrator", "o recebedor {} é o próprio integrador da cobrança"),
-    ("recipient {} is named twice", "o recebedor {} aparece duas vezes"),
-    (
-        "recipient {} is no integrator that can be paid",
-        "o recebedor {} não é um integrador que possa ser pago",
-    ),
     ("the percentages must not sum above 100", "as porcentagens não devem somar mais de 100"),
     (
         "the parts must not sum above the net amount of the charge, {}",
@@ -339,16 +333,19 @@ const PORTUGUESE: &[(&str, &str)] = &[
         "o provedor de liquidação não deu uma resposta utilizável; a mesma requisição pode ser enviada de novo",
     ),
     ("too many concurrent changes of the same record", "alterações simultâneas demais do mesmo registro"),
+    ("the query must not have a parameter twice", "a consulta não deve repetir um parâmetro"),
     // What begins with the name of a field.
+    ("{} must not name the charge's own integrator", "{} não deve indicar o próprio integrador da cobrança"),
+    ("{} must not name a recipient twice", "{} não deve repetir um recebedor"),
+    ("{} names no integrator that can be paid", "{} não indica um integrador que possa ser pago"),
     ("{} must be greater than zero", "{} deve ser maior que zero"),
     ("{} must have at most 2 decimals", "{} deve ter no máximo 2 casas decimais"),
     ("{} must be from 0.01 to 9999999999.99", "{} deve ser de 0.01 a 9999999999.99"),
     ("{} must be at most 9999999999.99", "{} deve ser no máximo 9999999999.99"),
     (
-        "{} must be a decimal number such as 10.50, without sign, exponent or separators",
-        "{} deve ser um número decimal como 10.50, sem sinal, expoente nem separadores",
+        "{} must be a decimal number such as 10.50, without sign or separators",
+        "{} deve ser um número decimal como 10.50, sem sinal nem separadores",
     ),
-    ("{} must be a decimal number such as 10.50", "{} deve ser um número decimal como 10.50"),
     (
         "{} must be a CPF of 11 digits or a CNPJ of 14 characters",
         "{} deve ser um CPF de 11 dígitos ou um CNPJ de 14 caracteres",
@@ -478,7 +475,7 @@ mod tests {
             ("too many requests; try again in 7 s", "requisições demais; tente de novo em 7 s"),
             ("amount must have at most 2 decimals", "amount deve ter no máximo 2 casas decimais"),
             ("split must name at most 10 recipients", "split deve indicar no máximo 10 recebedores"),
-            ("recipient 2 is named twice", "o recebedor 2 aparece duas vezes"),
+            ("split.1 must not name a recipient twice", "split.1 não deve repetir um recebedor"),
             (
                 "split.0.percentage must be a percentage from 0 to 100 with at most 4 decimals, such as 1.5",
                 "split.0.percentage deve ser uma porcentagem de 0 a 100 com no máximo 4 casas decimais, como 1.5",

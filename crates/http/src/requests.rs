@@ -45,7 +45,7 @@ pub(crate) fn charge(
     let postback_url = postback_url(&form, postbacks, &mut problems);
     let bounds = MIN_EXPIRES_IN.as_secs()..=MAX_EXPIRES_IN.as_secs();
     let expiration = form.whole_number("expiration", bounds, &mut problems);
-    let split = shares(&form, &mut problems)?;
+    let split = shares(&form, caller, &mut problems)?;
     let Some(amount) = amount else { return Err(problems.into_error()) };
     problems.check()?;
     if !split.is_empty() {
@@ -84,7 +84,11 @@ pub(crate) fn withdrawal(
     let party = party(&credit_party, "taxId", &mut problems);
     let kind = credit_party.required("keyType", PixKeyType::parse, &mut problems);
     // Of an unknown type, all that can be said of a key is whether it is there.
-    let parse = |text: &str| kind.map(|kind| PixKey::parse(kind, text)).transpose();
+    let parse = |text: &str| match kind {
+        Some(kind) => PixKey::parse(kind, text).map(Some),
+        None if text.trim().is_empty() => Err(Invalid::new(Invalid::REQUIRED, "creditParty.key is required")),
+        None => Ok(None),
+    };
     let key = credit_party.required("key", parse, &mut problems).flatten();
     let description = form.optional("description", Description::parse_optional, &mut problems);
     let metadata = form.pairs("metadata", &mut problems)?;
@@ -149,10 +153,20 @@ impl RefundBody {
 
 /// The parts of a charge's payments that go to others. What depends on more than the form, such as the sum, is for the
 /// use case to refuse.
-fn shares(form: &Form<'_>, problems: &mut Problems) -> Result<Vec<NewShare>, ApiError> {
+fn shares(form: &Form<'_>, caller: &Caller, problems: &mut Problems) -> Result<Vec<NewShare>, ApiError> {
     let too_many = format!("must name at most {MAX_SHARES} recipients");
     let items = form.objects("split", MAX_SHARES, &too_many, problems)?;
-    Ok(items.iter().filter_map(|item| share(item, problems)).collect())
+    let mut shares: Vec<NewShare> = Vec::with_capacity(items.len());
+    for item in &items {
+        let Some(share) = share(item, problems) else { continue };
+        if share.recipient == caller.integrator_id {
+            problems.add(item.name(), Invalid::INVALID_FORMAT, "must not name the charge's own integrator");
+        } else if shares.iter().any(|other| other.recipient == share.recipient) {
+            problems.add(item.name(), Invalid::INVALID_FORMAT, "must not name a recipient twice");
+        }
+        shares.push(share);
+    }
+    Ok(shares)
 }
 
 /// One of them, in v1's words or in the family's, in either generation.
@@ -340,9 +354,9 @@ mod tests {
                 assert_eq!(split_of(json, mode), Ok(vec![]), "{json}");
             }
         }
-        let two = r#"[{"recipient":"R","percentage":1},{"recipient":"R","amount":1}]"#;
-        // That a recipient is named twice is for the use case to say.
-        assert_eq!(split_of(two, Mode::Strict).unwrap().len(), 2);
+        let other = RECIPIENT.replace('1', "2");
+        let two = format!(r#"[{{"recipient":"R","percentage":1}},{{"recipient":"{other}","amount":1}}]"#);
+        assert_eq!(split_of(&two, Mode::Strict).unwrap().len(), 2);
     }
 
     #[test]
@@ -375,6 +389,8 @@ mod tests {
                 r#"[{"recipient":"R","percentage":1e1}]"#,
                 r#"[{"recipient":"R","percentage":"1,5"}]"#,
                 r#"[{"recipient":"R","percentage":[1]}]"#,
+                r#"[{"recipient":"R","percentage":1},{"recipient":"R","amount":1}]"#,
+                r#"[{"recipient":"00000000-0000-0000-0000-000000000000","percentage":1}]"#,
                 r#"[{"recipient":"R","amount":0}]"#,
                 r#"[{"recipient":"R","amount":"0.001"}]"#,
                 r#"[{"recipient":"R","amount":{"$gt":0}}]"#,

@@ -74,8 +74,7 @@ impl Ports {
         let mut shares = Vec::with_capacity(asked.len());
         for (index, new) in asked.iter().enumerate() {
             if self.status_of(new.recipient).await? != Some(IntegratorStatus::Active) {
-                let number = index.saturating_add(1);
-                let message = format!("recipient {number} is no integrator that can be paid");
+                let message = format!("split.{index} names no integrator that can be paid");
                 return Err(refuse(Invalid::new(Invalid::UNKNOWN_VALUE, message)));
             }
             shares.push(Share::new(SplitId(self.ids.next()), new.clone()));

@@ -67,10 +67,10 @@ pub fn cursors(data: &[u8]) {
         }
         Err(error) => refused(&error, Generation::V1, &text),
     }
-    match statement::read(&text, INTEGRATOR) {
+    match statement::read(&text, INTEGRATOR, false) {
         Ok((query, filters)) => {
             assert!((1..=MAX_PER_PAGE).contains(&query.limit), "{text:?}");
-            let again = statement::read(&filters, INTEGRATOR).map(|(query, _)| query);
+            let again = statement::read(&filters, INTEGRATOR, false).map(|(query, _)| query);
             let same = again.is_ok_and(|again| {
                 query == pix_domain::wallet::statement::StatementQuery { cursor: query.cursor, ..again }
             });

@@ -69,9 +69,17 @@ impl Asked {
                 "per_page" => query.limit = per_page(value, &mut problems),
                 "status" => query.states = all_states(value, &states, &mut problems),
                 "external_id" => {
-                    query.external_id = ExternalId::parse(value)
-                        .map_err(|invalid| problems.add(name, invalid.code, &invalid.message))
-                        .ok();
+                    query.external_id = match ExternalId::parse(value) {
+                        Ok(id) => Some(id),
+                        Err(invalid) if invalid.code == Invalid::REQUIRED => {
+                            problems.add(name, Invalid::INVALID_FORMAT, "must not be empty");
+                            None
+                        }
+                        Err(invalid) => {
+                            problems.add(name, invalid.code, &invalid.message);
+                            None
+                        }
+                    };
                 }
                 name if name.starts_with("metadata[") => {
                     let key = name.strip_prefix("metadata[").and_then(|rest| rest.strip_suffix(']'));
@@ -153,11 +161,17 @@ pub(super) fn answer<T, K>(
     answer.content_type("application/json").body(body.end())
 }
 
-/// The values of a query string. What is empty is left out, as in `?status=`.
+/// The values of a query string, the empty ones too: a filter that lost its value must not find everything. None comes twice.
 pub(super) fn values(query_string: &str) -> Result<BTreeMap<String, String>, ApiError> {
     let pairs = web::Query::<Vec<(String, String)>>::from_query(query_string)
         .map_err(|_not_a_query| ApiError::malformed("the query can't be read"))?;
-    Ok(pairs.into_inner().into_iter().filter(|(_, value)| !value.is_empty()).collect())
+    let mut values = BTreeMap::new();
+    for (name, value) in pairs.into_inner() {
+        if values.insert(name, value).is_some() {
+            return Err(ApiError::malformed("the query must not have a parameter twice"));
+        }
+    }
+    Ok(values)
 }
 
 /// How many rows a page has; the default after a problem, which is noted.
@@ -248,7 +262,7 @@ mod tests {
     fn nothing_asked_for_is_the_first_25_of_all() {
         let query = parse("").unwrap().query;
         assert_eq!(query, ListQuery { limit: 25, ..ListQuery::default() });
-        assert_eq!(parse("status=&per_page=&unknown=1").unwrap().query, query);
+        assert_eq!(parse("unknown=1&empty=").unwrap().query, query);
     }
 
     #[test]
@@ -273,8 +287,18 @@ mod tests {
             "created_from=yesterday",
             "cursor=0200000000000000000000000000000000",
             "external_id=%00",
+            "external_id=",
+            "external_id",
+            "status=",
+            "per_page=",
+            "cursor=",
+            "created_to=",
+            "metadata[a]=",
         ] {
             assert_eq!(parse(query).unwrap_err(), "validation_failed", "{query}");
+        }
+        for query in ["status=pending&status=paid", "per_page=1&per_page=1", "a=&a"] {
+            assert_eq!(parse(query).unwrap_err(), "malformed_request", "{query}");
         }
     }
 

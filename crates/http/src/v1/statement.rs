@@ -22,6 +22,7 @@ use crate::error::ApiError;
 use crate::extract::{Answer, TenantCall};
 use crate::fields::Problems;
 use crate::json::{Object, signed};
+use crate::language::{MAX_RANGES, quality};
 use crate::state::State;
 use crate::{overload, time};
 
@@ -39,8 +40,9 @@ const CSV_HEAD: &str = "number,created_at,type,amount,available_change,held_chan
 /// A page of the book, or the whole of it.
 pub(crate) async fn list(call: TenantCall) -> Answer {
     let caller = call.caller().await?;
-    let (query, filters) = read(call.http.query_string(), caller.integrator_id)?;
-    if wants_csv(&call) {
+    let is_csv = wants_csv(&call);
+    let (query, filters) = read(call.http.query_string(), caller.integrator_id, is_csv)?;
+    if is_csv {
         if query.cursor.is_some() {
             let message = "cursor has no meaning for CSV, which has no pages";
             return Err(ApiError::invalid_field("cursor", Invalid::INVALID_FORMAT, message));
@@ -77,14 +79,20 @@ pub(crate) async fn list(call: TenantCall) -> Answer {
     ))
 }
 
+/// Whether it asks for CSV by its name, and for nothing that the other form is more than for that (RFC 9110 §12.5.1).
 fn wants_csv(call: &TenantCall) -> bool {
-    let accepted = call.http.headers().get_all(ACCEPT).filter_map(|value| value.to_str().ok());
-    let mut ranges = accepted.flat_map(|value| value.split(','));
-    ranges.any(|range| {
-        let mut parts = range.split(';').map(str::trim);
-        let kind = parts.next().unwrap_or_default();
-        kind.eq_ignore_ascii_case("text/csv") && !parts.any(|part| part == "q=0")
-    })
+    let fields = call.http.headers().get_all(ACCEPT).filter_map(|value| value.to_str().ok());
+    let (mut csv, mut json) = (0, 0);
+    for range in fields.flat_map(|value| value.split(',')).take(MAX_RANGES) {
+        let (kind, parameters) = range.split_once(';').unwrap_or((range, ""));
+        let wanted = match kind.trim() {
+            kind if kind.eq_ignore_ascii_case("text/csv") => &mut csv,
+            kind if kind.eq_ignore_ascii_case("application/json") => &mut json,
+            _ => continue,
+        };
+        *wanted = quality(parameters.split(';')).max(*wanted);
+    }
+    csv > 0 && csv >= json
 }
 
 /// Reads what a CSV is made of, in a place of its own: a slow reader takes none of those of requests.
@@ -131,8 +139,13 @@ fn pieces(
 pub(crate) fn read(
     query_string: &str,
     integrator_id: IntegratorId,
+    is_csv: bool,
 ) -> Result<(StatementQuery, String), ApiError> {
-    let values = values(query_string)?;
+    let mut values = values(query_string)?;
+    if is_csv {
+        // Of what has no pages it says nothing.
+        values.remove("per_page");
+    }
     let mut problems = Problems::default();
     let mut query = StatementQuery { limit: DEFAULT_PER_PAGE, ..StatementQuery::default() };
     let mut filters = String::new();
@@ -258,8 +271,8 @@ mod tests {
 
     #[test]
     fn nothing_asked_for_is_the_first_25_of_all() {
-        for query in ["", "cursor=&type=&uuid=&per_page=&created_to=&unknown=1"] {
-            let (query, filters) = read(query, OURS).unwrap();
+        for query in ["", "unknown=1"] {
+            let (query, filters) = read(query, OURS, false).unwrap();
             assert_eq!(query, StatementQuery { limit: 25, ..StatementQuery::default() });
             assert_eq!(filters, "");
         }
@@ -269,7 +282,7 @@ mod tests {
     fn what_is_asked_for_is_kept_in_links_but_for_the_cursor() {
         let cursor = write_cursor(OURS, Cursor::OlderThan(9));
         let text = format!("type=charge_paid,%20charge_fee,charge_paid&per_page=3&cursor={cursor}");
-        let (query, filters) = read(&text, OURS).unwrap();
+        let (query, filters) = read(&text, OURS, false).unwrap();
         assert_eq!(query.reasons, [Reason::ChargePaid, Reason::ChargeFee]);
         assert_eq!((query.cursor, query.limit), (Some(Cursor::OlderThan(9)), 3));
         assert_eq!(filters, "per_page=3&type=charge_paid,%20charge_fee,charge_paid&");
@@ -277,8 +290,17 @@ mod tests {
 
     #[test]
     fn what_is_out_of_bounds_or_unknown_is_refused() {
-        for query in ["per_page=0", "type=paid", "uuid=7", "cursor=x", "created_from=yesterday", "type=,"] {
-            assert_eq!(read(query, OURS).unwrap_err().to_string(), "validation_failed", "{query}");
+        for query in [
+            "per_page=0",
+            "type=paid",
+            "uuid=7",
+            "cursor=x",
+            "created_from=yesterday",
+            "type=,",
+            "type=",
+            "uuid=",
+        ] {
+            assert_eq!(read(query, OURS, false).unwrap_err().to_string(), "validation_failed", "{query}");
         }
     }
 }

@@ -324,8 +324,8 @@ async fn every_mistake_in_a_split_is_told_with_its_place_and_nothing_is_made() {
         (json!([{"username": id, "percentageSplit": "x"}]), &[("split.0.percentageSplit", "invalid_format")]),
         (json!([{"recipient": id, "amount": "0"}]), &[("split.0.amount", "invalid_amount")]),
         (json!([{"recipient": id, "amount": 0.001}]), &[("split.0.amount", "invalid_amount")]),
-        (json!([percent(&one, "1"), percent(&owner, "1")]), &[("split", "invalid_format")]),
-        (json!([percent(&one, "1"), fixed(&one, "1")]), &[("split", "invalid_format")]),
+        (json!([percent(&one, "1"), percent(&owner, "1")]), &[("split.1", "invalid_format")]),
+        (json!([percent(&one, "1"), fixed(&one, "1")]), &[("split.1", "invalid_format")]),
         (json!([percent(&one, "60"), percent(&two, "40.0001")]), &[("split", "invalid_format")]),
         (json!([fixed(&one, "100.01")]), &[("split", "invalid_format")]),
         (json!([fixed(&one, "50.01"), percent(&two, "50")]), &[("split", "invalid_format")]),
@@ -340,15 +340,30 @@ async fn every_mistake_in_a_split_is_told_with_its_place_and_nothing_is_made() {
         // In v2 a number does for a text; but no integrator is called 7.
         assert_eq!(answer.expect(422).code(), "validation_failed", "{split}");
     }
-    let mut wrong =
-        body(&json!([{"recipient": "x", "percentage": "0"}, 7, {"recipient": id, "amount": "1,00"}]));
+    let mut wrong = body(&json!([
+        {"recipient": "x", "percentage": "0"},
+        7,
+        {"recipient": id, "amount": "1,00"},
+        percent(&owner, "60"),
+        percent(&one, "60"),
+        percent(&one, "1"),
+    ]));
     wrong["amount"] = json!(0);
     wrong["payer"]["document"] = json!("1");
     let answer = gateway.post(&owner, CHARGES, &wrong).await.expect(422);
     let fields: Vec<String> = problems(&answer).into_iter().map(|(field, _)| field).collect();
     assert_eq!(
         fields,
-        ["amount", "payer.document", "split.1", "split.0.recipient", "split.0.percentage", "split.2.amount"]
+        [
+            "amount",
+            "payer.document",
+            "split.1",
+            "split.0.recipient",
+            "split.0.percentage",
+            "split.2.amount",
+            "split.3",
+            "split.5",
+        ]
     );
     assert_eq!(rows(&gateway, &owner, CHARGES).await, Vec::<Value>::new());
 }
@@ -366,8 +381,8 @@ async fn what_can_not_be_paid_is_said_in_a_sentence_in_either_language() {
         ),
         (
             json!([percent(&one, "1"), percent(&owner, "1")]),
-            "recipient 2 is the charge's own integrator",
-            "o recebedor 2 é o próprio integrador da cobrança",
+            "split.1 must not name the charge's own integrator",
+            "split.1 não deve indicar o próprio integrador da cobrança",
         ),
         (
             json!([{"recipient": one.id.to_string()}]),

@@ -181,9 +181,15 @@ async fn as_csv_it_comes_whole_however_long_it_is() {
     let head =
         gateway.send(Request::new("HEAD", STATEMENT).token(&tenant).header("Accept", "text/csv")).await;
     assert_eq!(head.expect(200).body, "");
-    let plain =
-        Request::new("GET", STATEMENT).token(&tenant).header("Accept", "text/csv;q=0, application/json");
-    gateway.send(plain).await.expect(200).json();
+    for accept in
+        ["text/csv;q=0, application/json", "text/csv;q=0", "text/csv;q=0.1, application/json", "*/*"]
+    {
+        let plain = Request::new("GET", STATEMENT).token(&tenant).header("Accept", accept);
+        gateway.send(plain).await.expect(200).json();
+    }
+    let path = format!("{STATEMENT}?per_page=0&type=charge_fee");
+    let csv = Request::new("HEAD", &path).token(&tenant).header("Accept", "application/json;q=0.5, Text/CSV");
+    assert!(gateway.send(csv).await.expect(200).header("content-disposition").is_some());
     let path = format!("{STATEMENT}?type=x");
     let refused = gateway.send(Request::new("GET", &path).token(&tenant).header("Accept", "text/csv")).await;
     assert_eq!(refused.expect(422).header("content-type"), Some("application/problem+json"));

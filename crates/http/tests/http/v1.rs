@@ -375,14 +375,24 @@ async fn lists_filter_by_status_name_and_time() {
         ("created_from=2026-01-15T09:00:00-03:00", 4),
         ("created_to=2026-01-15T12:00:00Z", 0),
         ("created_from=2026-01-15T12:00:01Z", 0),
-        ("unknown=1&status=", 4),
+        ("unknown=1&empty=", 4),
     ] {
         assert_eq!(count(query).await, rows, "{query}");
     }
-    for query in ["status=paid", "per_page=0", "per_page=101", "cursor=zz", "created_from=now"] {
+    for query in [
+        "status=paid",
+        "status=",
+        "external_id=",
+        "per_page=0",
+        "per_page=101",
+        "cursor=zz",
+        "created_from=now",
+    ] {
         let answer = gateway.get(&tenant, &format!("{WITHDRAWALS}?{query}")).await.expect(422);
         assert_eq!(answer.code(), "validation_failed", "{query}");
     }
+    let twice = gateway.get(&tenant, &format!("{WITHDRAWALS}?status=pending&status=completed")).await;
+    assert_eq!(twice.expect(400).code(), "malformed_request");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -438,6 +448,19 @@ async fn consulting_wants_one_transaction() {
     }
     for body in [json!({"uuid": Uuid::from_u128(1).to_string()}), json!({"external_id": "nothing"})] {
         assert_eq!(gateway.post(&tenant, CONSULT, &body).await.expect(404).code(), "not_found", "{body}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_of_an_unknown_type_has_to_be_there() {
+    let gateway = Gateway::start().await;
+    let tenant = gateway.tenant(2_000).await;
+    let mut body = withdrawal_body();
+    body["creditParty"]["keyType"] = json!("x");
+    for (key, told) in [(json!(""), 2), (json!(" "), 2), (json!(null), 2), (json!("a"), 1)] {
+        body["creditParty"]["key"] = key;
+        let refused = gateway.post(&tenant, WITHDRAWALS, &body).await.expect(422).json();
+        assert_eq!(refused["errors"].as_array().unwrap().len(), told, "{refused}");
     }
 }
 
@@ -592,6 +615,16 @@ async fn what_is_attached_is_shown_again_and_listed_by() {
             let named = fields[0]["field"].as_str().unwrap();
             assert!(named == "metadata" || named.starts_with("metadata."), "{refused}");
         }
+        body["metadata"] = json!({"a b": "c", "d e": "f", "g": 1, "h": 2, "i": "", "j": "x".repeat(501)});
+        let refused = gateway.post(&tenant, path, &body).await.expect(422).json();
+        let mut told: Vec<&str> = refused["errors"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|error| error["code"].as_str().unwrap())
+            .collect();
+        told.sort_unstable();
+        assert_eq!(told, ["invalid_format", "invalid_type", "required", "too_long"], "each mistake, once");
         let page =
             gateway.get(&tenant, &format!("{path}?metadata[a%20b]=7&metadata[]=1")).await.expect(422).json();
         assert_eq!(page["errors"].as_array().unwrap().len(), 1, "of all, the first");

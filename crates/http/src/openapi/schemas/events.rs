@@ -236,7 +236,7 @@ pub(in crate::openapi) struct EventData {
     transactionType: TransactionType,
     /// The provider's id, else ours.
     transactionId: String,
-    /// Yours; `""` when you gave none in v2, the `uuid` of a split, never `null`.
+    /// Yours; `""` when you gave none, the `uuid` of a split, never `null`.
     external_id: String,
     /// What this event moved, where it moved something (`cashin.confirmed`, `cashin.paid_again`, `cashin.refunded`,
     /// `cashin.refund_failed`, `cashin.taken_back`, `cashout.returned` as `REVERTPIX`, `split.received`, `split.taken_back`);

@@ -97,7 +97,7 @@ scalars! {
         )
         .description(Some(
             "An amount in reais that you send: a JSON number or a numeric string, from 0.01 to 9999999999.99. The digits are \
-             read as they are; nothing passes through a binary float, nothing is rounded. No exponent, no sign, no blanks.",
+             read as they are; nothing passes through a binary float, nothing is rounded. No sign, no blanks.",
         ))
         .examples([json!(15.55), json!("15.55")])
         .build();
@@ -115,7 +115,7 @@ scalars! {
         .pattern(Some(r"^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}$"))
         .examples(["2026-10-07 01:41:05"])
         .build();
-    Id = text("A UUID, version 7, with hyphens.")
+    Id = text("A UUID that begins with the time of its making, version 7 or 8, with hyphens.")
         .format(Some(of_format("uuid")))
         .examples(["019c0000-0000-7000-8000-000000000001"])
         .build();
