@@ -7,6 +7,8 @@
 )]
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -302,6 +304,18 @@ fn said(output: &Output) -> (bool, String) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_has_seen_enough_changes_nothing() {
+    let gateway = Gateway::start(Database::Sqlite, &[]).unwrap();
+    for arguments in [&["audit"][..], &["audit", "--json"], &["openapi"], &["config", "show"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = gateway.command(arguments).stdout(writer).output().unwrap();
+        let (good, told) = said(&output);
+        assert!(good && !told.contains("panicked"), "{arguments:?}: {told}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn settings_are_shown_with_where_they_come_from_and_checked_all_at_once() {
     let gateway = Gateway::start(Database::Sqlite, &[]).unwrap();
     let file = gateway.folder().join("pix.toml");
@@ -312,7 +326,7 @@ async fn settings_are_shown_with_where_they_come_from_and_checked_all_at_once() 
         said(&command.envs(environment.iter().copied()).output().unwrap())
     };
     let arguments = ["--config", &file, "--set", "PIX_HASH_PERMITS=4", "config", "show", "--json"];
-    let (good, shown) = run(&arguments, &[("PIX_PROVIDER_CLIENT_SECRET", "hunter2")]);
+    let (good, shown) = run(&arguments, &[("PIX_OTLP_HEADERS", "authorization=hunter2")]);
     let shown: Value = serde_json::from_str(&shown).unwrap();
     let of = |name: &str| {
         let all = shown["settings"].as_array().unwrap();
@@ -324,12 +338,23 @@ async fn settings_are_shown_with_where_they_come_from_and_checked_all_at_once() 
     assert_eq!(of("PIX_HASH_PERMITS"), ("4".to_owned(), "flag".to_owned()));
     assert_eq!(of("PIX_RECONCILER_INTERVAL_MS"), ("50".to_owned(), "environment".to_owned()));
     assert_eq!(of("PIX_KEEP_ALIVE_MS"), ("15000".to_owned(), "default".to_owned()));
-    assert_eq!(of("PIX_PROVIDER_CLIENT_SECRET"), ("********".to_owned(), "environment".to_owned()));
+    assert_eq!(of("PIX_OTLP_HEADERS"), ("********".to_owned(), "environment".to_owned()));
     assert_eq!(of("PIX_PUBLIC_URL"), (gateway.url.clone(), "derived".to_owned()));
     assert!(of("PIX_TOKEN_KEYS").0.contains("pix.db.keys"));
 
     let (good, checked) = run(&["config", "check"], &[]);
     assert!(good && checked.contains("the configuration is good"), "{checked}");
+    // A token where its digest belongs is not shown.
+    let (_, shown) = run(&["config", "show"], &[("PIX_CONSOLE_OPERATORS", "ana:pixop_hunter2")]);
+    assert!(shown.contains("WRONG: PIX_CONSOLE_OPERATORS") && !shown.contains("hunter2"), "{shown}");
+    // What is no text is no reason to take the default.
+    let mut other = gateway.command(&["config", "check"]);
+    other.env("DATABASE_URL", OsStr::from_bytes(b"postgres://pix:hunter2\xe7@db/pix"));
+    let (good, checked) = said(&other.output().unwrap());
+    assert!(
+        !good && checked.contains("DATABASE_URL must be UTF-8") && !checked.contains("hunter2"),
+        "{checked}"
+    );
     let wrong = [
         ("PIX_LISTEN", "8080"),
         ("PIX_TOKEN_TTL_S", "1"),

@@ -1,5 +1,13 @@
 //! The subcommands, a module each.
 
+/// Prints a line. Whoever reads may have seen enough, and be gone.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stdout(), $($text)*);
+    }};
+}
+
 pub mod audit;
 pub mod audit_log;
 pub mod backup;

@@ -13,6 +13,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use pix_console::{ConsoleConfig, Operators};
+use pix_domain::audit_log::Operator;
 use pix_http::{CertificateError, RateStore};
 use pix_notifications::{
     AT_ONCE_BOUNDS, DelivererConfig, KEEP_DAYS_BOUNDS, PER_ENDPOINT_BOUNDS, POLL_INTERVAL_MS_BOUNDS,
@@ -50,7 +51,13 @@ impl Setting {
         if self.secret && !value.is_empty() {
             return MASK.to_owned();
         }
-        if self.env == "DATABASE_URL" && !value.is_empty() && !is_database(value) {
+        let is_understood = match self.env {
+            "DATABASE_URL" => is_database(value),
+            // Somebody's token may stand where its digest belongs.
+            "PIX_CONSOLE_OPERATORS" => Operators::parse(value).is_ok(),
+            _ => true,
+        };
+        if !is_understood && !value.is_empty() {
             // What isn't understood may have a password anywhere.
             return MASK.to_owned();
         }
@@ -948,7 +955,15 @@ impl Source {
     }
 
     fn number(&self, env: &'static str, least: u64, most: u64) -> Result<u64, ConfigError> {
-        let form = format!("a whole number from {least} to {most}");
+        self.number_or(env, least, most, "")
+    }
+
+    /// The same; `or` names what else there may be.
+    fn number_or(&self, env: &'static str, least: u64, most: u64, or: &str) -> Result<u64, ConfigError> {
+        let form = format!("a whole number from {least} to {most}{or}");
+        if self.required(env)?.starts_with('+') {
+            return Err(ConfigError(format!("{env} must be {form}, without a sign")));
+        }
         let number = self.parsed(env, &form)?;
         if (least..=most).contains(&number) {
             Ok(number)
@@ -1044,7 +1059,7 @@ impl Config {
                 ),
             },
             console: console(source)?,
-            operator: source.text("PIX_OPERATOR"),
+            operator: operator(source)?,
             simulator_listen: source
                 .parsed("PIX_SIMULATOR_LISTEN", "an address and port such as 127.0.0.1:8081")?,
             log: source.required("PIX_LOG")?,
@@ -1106,7 +1121,8 @@ fn checked_url(env: &str, url: &str) -> Result<String, ConfigError> {
     let host = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")).unwrap_or_default();
     let plain = !host.is_empty()
         && url.bytes().all(|byte| byte.is_ascii_graphic())
-        && !host.contains(['@', '?', '#']);
+        && !host.contains(['@', '?', '#'])
+        && reqwest::Url::parse(url).is_ok();
     if plain {
         Ok(url.trim_end_matches('/').to_owned())
     } else {
@@ -1306,8 +1322,14 @@ fn postgres(source: &Source) -> Result<PgOptions, ConfigError> {
 
 fn provider(source: &Source) -> Result<Option<ProviderSettings>, ConfigError> {
     let Some(url) = source.text("PIX_PROVIDER_URL") else {
-        let files = ["PIX_PROVIDER_CA_FILE", "PIX_PROVIDER_CERT_FILE", "PIX_PROVIDER_KEY_FILE"];
-        return match files.into_iter().find(|env| source.is_set(env)) {
+        let others = [
+            "PIX_PROVIDER_CLIENT_ID",
+            "PIX_PROVIDER_CLIENT_SECRET",
+            "PIX_PROVIDER_CA_FILE",
+            "PIX_PROVIDER_CERT_FILE",
+            "PIX_PROVIDER_KEY_FILE",
+        ];
+        return match others.into_iter().find(|env| source.is_set(env)) {
             None => Ok(None),
             Some(env) => Err(ConfigError(format!(
                 "{env} is set, and the simulated provider makes no use of it: set PIX_PROVIDER_URL too, or remove it"
@@ -1401,8 +1423,22 @@ fn not_found_proof(
         Some(_) => {}
     }
     let least = if simulated { 1 } else { 60 };
-    source.number(NAME, least, 86_400).map(Duration::from_secs).map(Some)
+    source.number_or(NAME, least, 86_400, ", or never").map(Duration::from_secs).map(Some)
 }
+
+fn operator(source: &Source) -> Result<Option<String>, ConfigError> {
+    let Some(name) = source.text("PIX_OPERATOR") else { return Ok(None) };
+    match Operator::parse(&name) {
+        Some(_) => Ok(Some(name)),
+        None => Err(ConfigError(format!(
+            "PIX_OPERATOR (or --operator) is \"{}\" but must be {OPERATOR_NAME}",
+            name.escape_debug()
+        ))),
+    }
+}
+
+/// What the name of an operator is.
+pub const OPERATOR_NAME: &str = "1 to 64 characters, without blanks around them or control characters";
 
 fn callback_secret(source: &Source) -> Result<Option<String>, ConfigError> {
     let Some(secret) = source.text("PIX_PROVIDER_CALLBACK_SECRET") else { return Ok(None) };
@@ -1531,7 +1567,14 @@ mod tests {
             ("PIX_PUBLIC_URL", "pix.example.com", "https://pix.example.com"),
             ("PIX_PROVIDER_URL", "https://bank.example", "PIX_PROVIDER_CLIENT_SECRET must be set"),
             ("PIX_PROVIDER_TIMEOUT_MS", "1", "from 100 to 120000"),
-            ("PIX_PROVIDER_NOT_FOUND_PROOF_S", "soon", "whole number"),
+            ("PIX_PROVIDER_NOT_FOUND_PROOF_S", "soon", "from 1 to 86400, or never"),
+            ("PIX_PROVIDER_URL", "https://bank.example:99999", "https://pix.example.com"),
+            ("PIX_PUBLIC_URL", "https://[::1", "https://pix.example.com"),
+            ("PIX_OTLP_ENDPOINT", "https://collector:99999", "https://pix.example.com"),
+            ("PIX_PROVIDER_CLIENT_SECRET", "hunter2", "set PIX_PROVIDER_URL too"),
+            ("PIX_PROVIDER_CLIENT_ID", "me", "set PIX_PROVIDER_URL too"),
+            ("PIX_OPERATOR", " ana", "without blanks around"),
+            ("PIX_DB_MONEY_CONNECTIONS", "+5", "without a sign"),
             ("PIX_PROVIDER_CALLBACK_SECRET", "short", "32 to 128"),
             ("PIX_TOKEN_TTL_S", "1e9", "whole number"),
             ("PIX_RATE_API_BURST", "0", "from 1"),

@@ -9,6 +9,7 @@ use anyhow::bail;
 use pix_credentials::{KeyRing, is_guessable};
 use pix_notifications::{MasterKeys, PrivateAddresses};
 use pix_persistence::postgres::PgStore;
+use pix_settlement::ClassicV2Provider;
 use pix_simulator::SimulatorConfig;
 use secrecy::ExposeSecret;
 
@@ -41,6 +42,7 @@ pub fn all(config: &Config, demo: bool) -> Vec<ConfigError> {
     }
     say(taken_twice(config));
     say(short_proof(config));
+    say(provider_files(config));
     say(books_key(config));
     found
 }
@@ -61,6 +63,16 @@ fn taken_twice(config: &Config) -> Option<String> {
         taken.push((name, listen));
     }
     None
+}
+
+/// Files that a connection to the provider can't be made with.
+fn provider_files(config: &Config) -> Option<String> {
+    let provider = config.provider.as_ref()?;
+    let of_start = gateway::provider_config(config, provider, &config.public_url, "");
+    let refused = ClassicV2Provider::new(of_start).err()?;
+    Some(format!(
+        "PIX_PROVIDER_CA_FILE, PIX_PROVIDER_CERT_FILE or PIX_PROVIDER_KEY_FILE can't be used: {refused}"
+    ))
 }
 
 /// "Not known" that would count while the question's own payment may still be under way.
@@ -198,6 +210,22 @@ mod tests {
     fn config(pairs: &[(&str, &str)]) -> Config {
         let environment = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         Config::load(&Source::read(None, environment).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn files_that_the_provider_can_not_be_reached_with_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ca.pem").display().to_string();
+        std::fs::write(&file, "no certificate").unwrap();
+        let of = |more: &[(&str, &str)]| said(&all(&config(&[&REAL[..], more].concat()), false));
+        assert_eq!(of(&[]), "");
+        let told = of(&[("PIX_PROVIDER_CA_FILE", &file)]);
+        assert!(
+            told.contains("PIX_PROVIDER_CA_FILE") && told.contains("-----BEGIN CERTIFICATE-----"),
+            "{told}"
+        );
+        let told = of(&[("PIX_PROVIDER_CERT_FILE", &file), ("PIX_PROVIDER_KEY_FILE", &file)]);
+        assert!(told.contains("PIX_PROVIDER_KEY_FILE") && told.contains("belong together"), "{told}");
     }
 
     fn said(found: &[ConfigError]) -> String {

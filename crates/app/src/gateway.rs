@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use async_trait::async_trait;
 use pix_credentials::{Argon2Hasher, HasherConfig, KeyRing, PasetoTokens};
 use pix_domain::audit_log::Action;
@@ -30,7 +30,7 @@ use pix_notifications::{
     HttpSender, MasterKeys, PrivateAddresses, SenderConfig, SenderSetupError, Trust, UrlGuard, Waker,
 };
 use pix_settlement::{Breaker, ClassicV2Config, ClassicV2Provider, ClientTls};
-use pix_simulator::SimulatorConfig;
+use pix_simulator::{SimulatorConfig, SimulatorError};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{Level, Metadata};
@@ -120,11 +120,26 @@ pub fn secrets(config: &Config) -> anyhow::Result<Secrets> {
     })
 }
 
+/// Why there is no simulated provider, and what to do.
+pub fn simulator_refused(error: SimulatorError) -> anyhow::Error {
+    let SimulatorError::Listen { address, source } = error else { return error.into() };
+    anyhow!(
+        "PIX_SIMULATOR_LISTEN (or --listen) is {address}, which can't be listened on ({source}): stop what listens there, or choose another address"
+    )
+}
+
 /// What the secrets of postbacks are made of, from the configuration or the file beside the database.
 pub fn postback_keys(config: &Config) -> anyhow::Result<Arc<MasterKeys>> {
-    let keys = match &config.postbacks.keys {
-        Some(keys) => keys.clone(),
-        None => keyfile::postback_key(&config.database.beside(POSTBACK_KEY_ENDING))?,
+    let Some(keys) = &config.postbacks.keys else {
+        let file = config.database.beside(POSTBACK_KEY_ENDING);
+        let keys = keyfile::postback_key(&file)?;
+        let read = MasterKeys::parse(keys.expose_secret()).map_err(|_said_of_a_setting| {
+            anyhow!(
+                "{} is damaged, and holds the key that the secrets of postbacks are under: put it back from a backup of it (a new one can't read them)",
+                file.display()
+            )
+        })?;
+        return Ok(Arc::new(read));
     };
     Ok(Arc::new(MasterKeys::parse(keys.expose_secret()).context("PIX_POSTBACK_KEYS is not acceptable")?))
 }

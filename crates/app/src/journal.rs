@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use pix_domain::audit_log::{Action, AuditLog, Operator};
 
-use crate::config::Config;
+use crate::config::{Config, OPERATOR_NAME};
 use crate::store::Store;
 use crate::system::SystemClock;
 
@@ -19,7 +19,10 @@ impl Journal {
     /// For the operator with that name.
     pub fn of(store: &Store, operator: &str) -> anyhow::Result<Self> {
         let operator = Operator::parse(operator).with_context(|| {
-            format!("\"{operator}\" can't be an operator's name: give 1 to 64 characters with --operator or PIX_OPERATOR")
+            format!(
+                "\"{}\" can't be an operator's name: give {OPERATOR_NAME}, by --operator or PIX_OPERATOR",
+                operator.escape_debug()
+            )
         })?;
         let log = AuditLog::new(store.records.audit_log.clone(), Arc::new(SystemClock));
         Ok(Self { log, operator })

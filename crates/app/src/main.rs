@@ -30,13 +30,14 @@ mod system;
 mod traced;
 mod worker;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
 use mimalloc::MiMalloc;
 
 use crate::cli::{Cli, Command};
-use crate::config::{Config, Source};
+use crate::config::{Config, ConfigError, SETTINGS, Source};
 
 /// Half of what an allocation costs with the C library's (docs/adr/0035).
 #[global_allocator]
@@ -56,7 +57,18 @@ async fn main() -> ExitCode {
     }
 }
 
-/// The environment, as far as it is text: nothing else can be a setting.
+/// What is wrong with the environment itself: a setting that is no text. To take its default would be to take another database.
+fn unreadable(environment: impl Iterator<Item = (OsString, OsString)>) -> impl Iterator<Item = ConfigError> {
+    environment.filter(|(_, value)| value.to_str().is_none()).filter_map(|(name, _)| {
+        let setting = SETTINGS.iter().find(|setting| name.to_str() == Some(setting.env))?;
+        Some(ConfigError::new(format!(
+            "{} must be UTF-8, and the environment has bytes in it that are not: write it anew, in a URL percent-encoded",
+            setting.env
+        )))
+    })
+}
+
+/// The environment, as far as it is text.
 fn environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -73,7 +85,8 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Operator(command) => return commands::operator::run(command),
         _ => {}
     }
-    let (mut source, problems) = Source::gather(cli.config.as_deref(), environment(), &cli.set);
+    let (mut source, mut problems) = Source::gather(cli.config.as_deref(), environment(), &cli.set);
+    problems.extend(unreadable(std::env::vars_os()));
     if let Some(name) = cli.operator {
         source.set_operator(name);
     }

@@ -40,6 +40,11 @@ impl Operator {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Whether the names are one, whatever their case: one person is no second one by another spelling.
+    pub fn is_same_as(&self, other: &Self) -> bool {
+        self.0.to_lowercase() == other.0.to_lowercase()
+    }
 }
 
 /// What was done.

@@ -162,7 +162,7 @@ impl DecisionService {
             return self.carry_out(resource, decision.verdict, submitted_at, &confirmed.detail).await;
         }
         match proposed {
-            Some(first) if first.operator == decision.operator => Err(ServiceError::InvalidState(
+            Some(first) if first.operator.is_same_as(&decision.operator) => Err(ServiceError::InvalidState(
                 "a second operator has to confirm this: another than the one who proposed it",
             )),
             Some(first) => {

@@ -241,6 +241,11 @@ impl PgStore {
         open::is_exposed(url).map(drop)
     }
 
+    /// The same, and the files that it names are read.
+    pub fn check_files(url: &str) -> Result<(), OpenError> {
+        open::target(url, Duration::ZERO).map(drop)
+    }
+
     /// Whether the way to the database at `url` leads over a network, and isn't encrypted. Errors as opening it.
     pub fn is_exposed(url: &str) -> Result<bool, OpenError> {
         open::is_exposed(url)

@@ -194,7 +194,12 @@ impl Log {
         if let Some(folder) = folder {
             fs::create_dir_all(folder).map_err(fail)?;
         }
-        let mut file = OpenOptions::new().read(true).append(true).create(true).open(path).map_err(fail)?;
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).create(true);
+        // It has names, documents, and the secret path of callbacks.
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(path).map_err(fail)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(SimulatorError::LogInUse { path: path.clone() }),
@@ -260,6 +265,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("made/on/the/way.jsonl");
         write(&path, [entry(1), entry(2)]);
+        #[cfg(unix)]
+        {
+            let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions());
+            assert_eq!(mode & 0o777, 0o600, "it has names and documents");
+        }
         let whole = fs::read(&path).unwrap();
         fs::write(&path, [whole.as_slice(), b"{\"seq\":3,\"at\":\"20"].concat()).unwrap();
         assert_eq!(read_log(&path).unwrap(), [entry(1), entry(2)]);

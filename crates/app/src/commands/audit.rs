@@ -16,6 +16,7 @@ use pix_domain::splits;
 use pix_domain::time::Clock;
 use serde_json::json;
 
+use super::answer;
 use crate::audited::Audited;
 use crate::cli;
 use crate::compare::{Comparison, compare};
@@ -82,12 +83,8 @@ pub async fn run(config: &Config, arguments: cli::Audit) -> anyhow::Result<ExitC
     if let Err(error) = report.audited().keep(&store).await {
         eprintln!("pix-gateway: metrics don't tell of this audit, which could not be kept: {error}");
     }
-    if arguments.json {
-        println!("{}", as_json(&report));
-    } else {
-        println!("{}", as_text(&report));
-    }
-    Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let told = answer(arguments.json, &as_json(&report), || as_text(&report));
+    Ok(if report.is_clean() { told } else { ExitCode::FAILURE })
 }
 
 /// Audits every integrator, and compares with the provider's log when there is one.

@@ -7,7 +7,8 @@ use std::process::{Command, ExitCode, Stdio};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, bail};
-use pix_domain::time::Clock;
+use chrono::NaiveDateTime;
+use pix_domain::time::{Clock, Timestamp};
 use pix_persistence::postgres::PgStore;
 use pix_persistence::sqlite::SqliteStore;
 use secrecy::{ExposeSecret, SecretString};
@@ -85,9 +86,7 @@ pub async fn run_tool(
         .await?
         .with_context(|| format!("{name} can't be run"))?;
     if !done.status.success() {
-        let said = String::from_utf8_lossy(&done.stderr);
-        let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it did not say why");
-        bail!("{name} failed: {}", last.trim());
+        bail!("{name} failed: {}", problem(&String::from_utf8_lossy(&done.stderr)));
     }
     Ok(())
 }
@@ -101,14 +100,20 @@ fn on_database(name: &str, url: &SecretString) -> anyhow::Result<Command> {
     }
     // What it says is read: in one language.
     command.envs(PgStore::environment(url.expose_secret())?).env("LC_ALL", "C");
+    // A dump says when it was made by the clock on the wall.
+    command.env("TZ", "UTC");
     Ok(command)
 }
 
-/// Puts a dump into the database at `url` and keeps the fact `name` there, in one transaction: whoever sees the one sees the
-/// other. `pg_restore` writes what to do, and `psql` does it; where either ends early, nothing was done.
-pub async fn restore_dump(url: &SecretString, file: &Path, name: &str, value: &str) -> anyhow::Result<()> {
+/// Puts a dump into the database at `url` and keeps there, as the fact `name`, when it was made, in one transaction: whoever
+/// sees the one sees the other. `pg_restore` writes what to do, and `psql` does it; where either ends early, nothing was done.
+pub async fn restore_dump(url: &SecretString, file: &Path, name: &str) -> anyhow::Result<()> {
+    let listed = list_of(on_database("pg_restore", url)?, file).await?;
+    let made =
+        made_at(&listed).with_context(|| format!("{} doesn't say when it was made", file.display()))?;
+    let value = made.micros().to_string();
     // These would be committed on the way, and with them all that came before.
-    if holds_large_objects(on_database("pg_restore", url)?, file).await? {
+    if holds_large_objects(&listed) {
         bail!(
             "the dump has large objects, which no database of this program has: make it with `pix-gateway backup`, or restore it by hand (`pg_restore --single-transaction`), and then `pix-gateway restore --mark --reason …`"
         );
@@ -124,23 +129,36 @@ pub async fn restore_dump(url: &SecretString, file: &Path, name: &str, value: &s
     let end = format!(
         "RESET search_path;\nINSERT INTO facts (name, value) VALUES ({}, {}) ON CONFLICT (name) DO UPDATE SET value = excluded.value;\nCOMMIT;\n",
         quoted(name),
-        quoted(value)
+        quoted(&value)
     );
     tokio::task::spawn_blocking(move || pipe_dump(writer, doer, &end)).await?
 }
 
-/// Whether a dump holds large objects.
-async fn holds_large_objects(mut lister: Command, file: &Path) -> anyhow::Result<bool> {
+/// What a dump holds, and what it says of itself.
+async fn list_of(mut lister: Command, file: &Path) -> anyhow::Result<String> {
     lister.arg("--list").arg(file).stdin(Stdio::null());
     let output =
         tokio::task::spawn_blocking(move || lister.output()).await?.context("pg_restore can't be run")?;
     if !output.status.success() {
         bail!("pg_restore failed: {}", problem(&String::from_utf8_lossy(&output.stderr)));
     }
-    let said = String::from_utf8_lossy(&output.stdout);
-    Ok(said
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Whether a dump holds large objects.
+fn holds_large_objects(listed: &str) -> bool {
+    listed
         .lines()
-        .any(|line| !line.starts_with(';') && line.split_whitespace().any(|word| word.starts_with("BLOB"))))
+        .any(|line| !line.starts_with(';') && line.split_whitespace().any(|word| word.starts_with("BLOB")))
+}
+
+/// When a dump was made, by a clock of UTC, which [`on_database`] sees to for those of this program.
+fn made_at(listed: &str) -> Option<Timestamp> {
+    let mut comments = listed.lines().filter_map(|line| line.strip_prefix(';'));
+    let time = comments.find_map(|line| line.trim().strip_prefix("Archive created at "))?;
+    let time =
+        NaiveDateTime::parse_from_str(time.trim_end_matches("UTC").trim(), "%Y-%m-%d %H:%M:%S").ok()?;
+    Some(Timestamp::from_micros(time.and_utc().timestamp_micros()))
 }
 
 fn pipe_dump(mut writer: Command, mut doer: Command, end: &str) -> anyhow::Result<()> {
@@ -207,4 +225,18 @@ fn tool(name: &str) -> anyhow::Result<PathBuf> {
     of_debian.map(|(_, path)| path).or(in_path).with_context(|| {
         format!("{name} is not on this machine: install the client programs of PostgreSQL (on Debian `apt-get install postgresql-client`)")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dump_says_when_it_was_made_and_what_it_holds() {
+        let listed = ";\n; Archive created at 2026-11-27 21:44:48 UTC\n;     dbname: pix\n;     Dumped from: 15\n;\n3; 1259 16385 TABLE public facts pix\n";
+        assert_eq!(made_at(listed).map(super::super::rfc3339).as_deref(), Some("2026-11-27T21:44:48Z"));
+        assert!(!holds_large_objects(listed));
+        assert!(holds_large_objects(&format!("{listed}2614; 2613 16401 BLOB - 16401 pix\n")));
+        assert_eq!(made_at("; dbname: pix"), None);
+    }
 }

@@ -60,6 +60,7 @@ pub async fn sign(config: &Config, key: &Path, date: Option<String>) -> anyhow::
     gateway::refuse_another_provider(config, &store).await?;
     let ports = gateway::idle_ports(config, &store, Gate::of(&store, config.restore_ask).await?).await?;
     let provider = ports.provider.as_ref();
-    print!("{}", books::sign(&store, &config.public_url, &key, &date, provider).await?);
+    let signed = books::sign(&store, &config.public_url, &key, &date, provider).await?;
+    say!("{}", signed.to_string().trim_end());
     Ok(ExitCode::SUCCESS)
 }

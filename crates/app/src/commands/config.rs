@@ -63,10 +63,10 @@ fn check(
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// A database URL that no start can do anything with. The database isn't touched.
+/// A database URL, or a file that it names, that no start can do anything with. The database isn't touched.
 fn unreadable_url(config: &Config) -> Option<ConfigError> {
     let Database::Postgres { url } = &config.database else { return None };
-    let error = PgStore::check_url(url.expose_secret()).err()?;
+    let error = PgStore::check_files(url.expose_secret()).err()?;
     Some(ConfigError::new(format!("DATABASE_URL can't be used: {error}")))
 }
 

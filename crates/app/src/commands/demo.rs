@@ -30,7 +30,7 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let walked = walk(&config, &folder).await;
     let _ = std::fs::remove_dir_all(&folder);
     walked?;
-    println!("\ndemo: every step was as it should be");
+    say!("\ndemo: every step was as it should be");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -85,7 +85,7 @@ impl Walk {
         let (key, secret) = key::create(store, &journal, &hasher, made.id, KeyChange::default()).await?;
         let simulator =
             running.simulator.as_ref().context("the demo needs the simulated provider")?.base_url();
-        println!("integrator {} (cash-out 1.00 + 1 %, refund 0.50), key {}", made.id, key.public_id);
+        say!("integrator {} (cash-out 1.00 + 1 %, refund 0.50), key {}", made.id, key.public_id);
         Ok(Self {
             client: pix_settlement::http_client(&HttpClientConfig {
                 https_only: false,
@@ -137,7 +137,7 @@ impl Walk {
         same("v2 charge, status", &v2, "/status", &json!("PENDING"))?;
         let code = text(&v2, "/qrcode")?;
         let decoded = pix_domain::brcode::decode(&code).context("the QR code does not decode")?;
-        println!("  ok  v2 qrcode decodes, location {}", decoded.location().unwrap_or("(none)"));
+        say!("  ok  v2 qrcode decodes, location {}", decoded.location().unwrap_or("(none)"));
         let body = json!({
             "amount": 50.55, "external_id": "demo:v1",
             "payer": {"name": "Empresa Ltda", "document": "12ABC34501DE35", "email": "caixa@example.com"},
@@ -246,7 +246,7 @@ impl Walk {
         let refused = self.post(422, "/v2/pix/qrcode", json!({"amount": 10.555})).await?;
         same("three decimals, code", &refused, "/code", &json!("invalid_amount"))?;
         ensure!(before == store.books.book(id).await?, "a refused request changed the books");
-        println!("  ok  the books are as they were");
+        say!("  ok  the books are as they were");
         Ok(())
     }
 
@@ -287,7 +287,7 @@ impl Walk {
 }
 
 fn heading(name: &str) {
-    println!("\n{name}");
+    say!("\n{name}");
 }
 
 fn text(value: &Value, pointer: &str) -> anyhow::Result<String> {
@@ -301,7 +301,7 @@ fn same(what: &str, answer: &Value, pointer: &str, expected: &Value) -> anyhow::
     if found != expected {
         bail!("{what}: should be {expected}, is {found}");
     }
-    println!("  ok  {what}: {found}");
+    say!("  ok  {what}: {found}");
     Ok(())
 }
 
@@ -309,15 +309,21 @@ fn same(what: &str, answer: &Value, pointer: &str, expected: &Value) -> anyhow::
 async fn ledger(running: &Running, log: &std::path::Path) -> anyhow::Result<()> {
     heading("ledger");
     let report = audit::audit(&running.store, Some(log)).await?;
-    println!(
+    say!(
         "  {:>3}  {:18} {:9} → {:9} {:>9} {:>10} {:>8}",
-        "no.", "reason", "from", "to", "amount", "available", "held"
+        "no.",
+        "reason",
+        "from",
+        "to",
+        "amount",
+        "available",
+        "held"
     );
     for entry in report.books.iter().flat_map(|book| &book.entries) {
-        println!("{}", row(entry));
+        say!("{}", row(entry));
     }
     heading("audit");
-    println!("{}", audit::as_text(&report));
+    say!("{}", audit::as_text(&report));
     ensure!(report.is_clean(), "the books are wrong");
     let in_flight = report.provider.map_or(0, |comparison| comparison.in_flight.len());
     ensure!(in_flight == 0, "{in_flight} movements are still in flight");

@@ -28,11 +28,11 @@ pub async fn run(config: &Config) -> anyhow::Result<ExitCode> {
         .context("no HTTP client can be made")?;
     let answer = client.get(&url).send().await;
     let Ok(answer) = answer else {
-        println!("nobody answers on {}", config.listen);
+        say!("nobody answers on {}", config.listen);
         return Ok(ExitCode::FAILURE);
     };
     let ready = answer.status().is_success();
-    println!("{}", if ready { "ready" } else { "not ready" });
+    say!("{}", if ready { "ready" } else { "not ready" });
     Ok(if ready { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

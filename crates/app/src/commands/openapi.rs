@@ -1,12 +1,15 @@
 //! `pix-gateway openapi`.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 /// Runs the subcommand.
 pub fn run(postman: bool) -> anyhow::Result<ExitCode> {
     let document = if postman { pix_http::postman_collection() } else { pix_http::openapi_document() };
     // As it is, so that a file with it is the very document.
-    std::io::stdout().write_all(document.as_bytes())?;
-    Ok(ExitCode::SUCCESS)
+    match std::io::stdout().write_all(document.as_bytes()) {
+        // Whoever reads may have seen enough.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(ExitCode::SUCCESS),
+    }
 }

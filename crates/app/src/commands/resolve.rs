@@ -51,7 +51,7 @@ pub async fn run(config: &Config, arguments: cli::Resolve) -> anyhow::Result<Exi
     Ok(match decided {
         Decided::ByEvidence(transaction) => {
             let status = status_of(&transaction);
-            let value = json!({"uuid": decision.id.to_string(), "result": "by_evidence", "status": status});
+            let value = json!({"uuid": decision.id.to_string(), "result": "ended", "status": status});
             answer(arguments.json, &value, || format!("nothing to decide: {} is {status}", decision.id))
         }
         Decided::Proposed(resource, until) => {

@@ -86,8 +86,9 @@ async fn put_in_place(config: &Config, file: &Path) -> anyhow::Result<()> {
             }
             store::make_default_folder(config)?;
             let _lock = gateway::lock(&config.database.beside(gateway::LOCK_ENDING))?;
-            // Of a backup that says when it was made, this keeps it; of any other copy of the file, that it is one.
-            let value = SystemClock.now().micros().to_string();
+            // Of a backup that says when it was made, this keeps it; of any other copy of the file, that it is one, and when
+            // it was last written to.
+            let value = written_at(file)?.micros().to_string();
             let (from, to) = (file.to_owned(), path.clone());
             let made =
                 tokio::task::spawn_blocking(move || SqliteStore::back_up(&from, &to, COPY_FACT, &value))
@@ -97,14 +98,19 @@ async fn put_in_place(config: &Config, file: &Path) -> anyhow::Result<()> {
             Store::open(config).await.map(drop)
         }
         Database::Postgres { url } => {
-            let value = SystemClock.now().micros().to_string();
-            restore_dump(url, file, COPY_FACT, &value).await.context(
+            restore_dump(url, file, COPY_FACT).await.context(
                 "the backup can't be put in place (nothing was changed): DATABASE_URL must name an empty database",
             )?;
             // As above.
             Store::open(config).await.map(drop)
         }
     }
+}
+
+fn written_at(file: &Path) -> anyhow::Result<Timestamp> {
+    let written = std::fs::metadata(file)?.modified()?;
+    let since = written.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Ok(Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX)).min(SystemClock.now()))
 }
 
 /// Shuts the gate, and puts in doubt whatever may have been sent since the backup.

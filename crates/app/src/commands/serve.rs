@@ -63,7 +63,7 @@ pub async fn run(config: Config, arguments: cli::Serve) -> anyhow::Result<ExitCo
     else {
         return Ok(ExitCode::SUCCESS);
     };
-    println!("pix-gateway is listening on {}", running.url);
+    say!("pix-gateway is listening on {}", running.url);
     if arguments.demo {
         print_demo(&config, &running).await?;
     }
@@ -175,7 +175,8 @@ async fn start_simulator(config: &Config) -> anyhow::Result<(ProviderSettings, S
         log_path: Some(config.database.beside(gateway::SIMULATOR_LOG_ENDING)),
         ..SimulatorConfig::default()
     })
-    .await?;
+    .await
+    .map_err(gateway::simulator_refused)?;
     let SimulatorConfig { client_id, client_secret, .. } = SimulatorConfig::default();
     tracing::warn!(
         "PIX_PROVIDER_URL is not set: NO REAL MONEY MOVES. A simulated provider runs on {}",
@@ -236,12 +237,12 @@ async fn print_demo(config: &Config, running: &Running) -> anyhow::Result<()> {
     let hasher = gateway::hasher(config)?;
     let (key, secret) = key::create(store, &journal, &hasher, demo.id, KeyChange::default()).await?;
     let (url, public_id, secret) = (&running.url, &key.public_id, &secret.0);
-    println!(
+    say!(
         "\nDemo integrator {}\n  public_id  {public_id}\n  secret     {secret}\n\n# A token:\n\n  TOKEN=$(curl -s -u {public_id}:{secret} -X POST {url}/v2/oauth/token | sed -n 's/.*\"access_token\":\"\\([^\"]*\\)\".*/\\1/p')\n\n# A charge:\n\n  curl -s {url}/api/v1/charges -H \"Authorization: Bearer $TOKEN\" -H 'Content-Type: application/json' \\\n    -d '{{\"amount\": 15.50, \"external_id\": \"order-1\", \"payer\": {{\"name\": \"Maria Silva\", \"document\": \"52998224725\"}}}}'; echo\n",
         demo.id
     );
     if let Some(simulator) = &running.simulator {
-        println!(
+        say!(
             "# Pay it at the simulated provider, with the pix_id that the charge was answered with:\n\n  PIX_ID=$(curl -s {url}/api/v1/charges/order-1 -H \"Authorization: Bearer $TOKEN\" | sed -n 's/.*\"pix_id\":\"\\([^\"]*\\)\".*/\\1/p')\n  curl -s -X POST {}/sim/charges/$PIX_ID/pay; echo\n\n# Ask about the payment, which the provider also tells of by itself a moment later, and for the balance:\n\n  curl -s {url}/api/v1/transactions/consult -H \"Authorization: Bearer $TOKEN\" -H 'Content-Type: application/json' \\\n    -d '{{\"external_id\": \"order-1\"}}'; echo\n  curl -s -X POST {url}/v2/balance -H \"Authorization: Bearer $TOKEN\"\n",
             simulator.base_url()
         );

@@ -24,9 +24,10 @@ pub async fn run(config: &Config, arguments: cli::Simulator) -> anyhow::Result<E
         settle_automatically: !arguments.manual,
         ..SimulatorConfig::default()
     })
-    .await?;
+    .await
+    .map_err(gateway::simulator_refused)?;
     let defaults = SimulatorConfig::default();
-    println!(
+    say!(
         "simulated provider on {} (client {}, secret {})",
         simulator.base_url(),
         defaults.client_id,

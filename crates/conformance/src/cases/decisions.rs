@@ -54,8 +54,10 @@ pub async fn two_operators_decide(harness: &mut dyn StoreHarness) {
         let proposed = decide(&services, id, verdict, "ana").await.expect("a proposal");
         let until = services.now().plus(PROPOSAL_LIFETIME);
         assert_eq!(proposed, Decided::Proposed(withdrawal.resource(), until));
-        let alone = decide(&services, id, verdict, "ana").await;
-        assert!(matches!(alone, Err(ServiceError::InvalidState(why)) if why.contains("second operator")));
+        for herself in ["ana", "Ana"] {
+            let alone = decide(&services, id, verdict, herself).await;
+            assert!(matches!(alone, Err(ServiceError::InvalidState(why)) if why.contains("second operator")));
+        }
         assert_eq!(services.withdrawal(&withdrawal).await.state, OutgoingState::Uncertain);
         assert_eq!(services.balances(integrator_id).await, (6_000, 4_000));
         let done = decide(&services, id, verdict, "rui").await.expect("a decision");
