@@ -23,7 +23,7 @@ fn bad_amounts() -> Vec<(String, bool)> {
         "0",
         "0.001",
         "10.555",
-        "1e5",
+        "1e10",
         "1e400",
         "1e10000000",
         "\"NaN\"",
@@ -40,7 +40,8 @@ fn bad_amounts() -> Vec<(String, bool)> {
         "\"0x10\"",
         "\"١٢\"",
         "\"-0.01\"",
-        "1E2",
+        "1E-3",
+        "\"1e\"",
     ]
     .into_iter()
     .map(|text| (text.to_owned(), true))

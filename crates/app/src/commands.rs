@@ -58,6 +58,17 @@ fn answer(json: bool, value: &Value, text: impl FnOnce() -> String) -> ExitCode 
     }
 }
 
+/// Writes what a command makes, byte for byte. What can't be written whole is an error, unless its reader has seen enough.
+fn write_out(bytes: &[u8]) -> anyhow::Result<ExitCode> {
+    let mut out = std::io::stdout();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(error).context("the output can't be written")
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
 /// A time as operators read it: RFC 3339, UTC.
 pub fn rfc3339(at: Timestamp) -> String {
     chrono::DateTime::from_timestamp_micros(at.micros())

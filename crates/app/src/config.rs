@@ -781,6 +781,8 @@ pub struct Config {
     pub console: Option<ConsoleConfig>,
     /// `PIX_OPERATOR`
     pub operator: Option<String>,
+    /// What of a real provider's is set, though there is none.
+    pub of_no_provider: Option<&'static str>,
     /// `PIX_SIMULATOR_LISTEN`
     pub simulator_listen: SocketAddr,
     /// `PIX_LOG`
@@ -1060,6 +1062,9 @@ impl Config {
             },
             console: console(source)?,
             operator: operator(source)?,
+            of_no_provider: ["PIX_PROVIDER_CLIENT_ID", "PIX_PROVIDER_CLIENT_SECRET"]
+                .into_iter()
+                .find(|env| !source.is_set("PIX_PROVIDER_URL") && source.is_set(env)),
             simulator_listen: source
                 .parsed("PIX_SIMULATOR_LISTEN", "an address and port such as 127.0.0.1:8081")?,
             log: source.required("PIX_LOG")?,
@@ -1127,7 +1132,7 @@ fn checked_url(env: &str, url: &str) -> Result<String, ConfigError> {
         Ok(url.trim_end_matches('/').to_owned())
     } else {
         Err(ConfigError(format!(
-            "{env} must be an address such as https://pix.example.com, without user, query or fragment"
+            "{env} must be an address such as https://pix.example.com, without user, query or fragment, and with a port up to 65535 if any"
         )))
     }
 }
@@ -1322,14 +1327,8 @@ fn postgres(source: &Source) -> Result<PgOptions, ConfigError> {
 
 fn provider(source: &Source) -> Result<Option<ProviderSettings>, ConfigError> {
     let Some(url) = source.text("PIX_PROVIDER_URL") else {
-        let others = [
-            "PIX_PROVIDER_CLIENT_ID",
-            "PIX_PROVIDER_CLIENT_SECRET",
-            "PIX_PROVIDER_CA_FILE",
-            "PIX_PROVIDER_CERT_FILE",
-            "PIX_PROVIDER_KEY_FILE",
-        ];
-        return match others.into_iter().find(|env| source.is_set(env)) {
+        let files = ["PIX_PROVIDER_CA_FILE", "PIX_PROVIDER_CERT_FILE", "PIX_PROVIDER_KEY_FILE"];
+        return match files.into_iter().find(|env| source.is_set(env)) {
             None => Ok(None),
             Some(env) => Err(ConfigError(format!(
                 "{env} is set, and the simulated provider makes no use of it: set PIX_PROVIDER_URL too, or remove it"
@@ -1571,8 +1570,6 @@ mod tests {
             ("PIX_PROVIDER_URL", "https://bank.example:99999", "https://pix.example.com"),
             ("PIX_PUBLIC_URL", "https://[::1", "https://pix.example.com"),
             ("PIX_OTLP_ENDPOINT", "https://collector:99999", "https://pix.example.com"),
-            ("PIX_PROVIDER_CLIENT_SECRET", "hunter2", "set PIX_PROVIDER_URL too"),
-            ("PIX_PROVIDER_CLIENT_ID", "me", "set PIX_PROVIDER_URL too"),
             ("PIX_OPERATOR", " ana", "without blanks around"),
             ("PIX_DB_MONEY_CONNECTIONS", "+5", "without a sign"),
             ("PIX_PROVIDER_CALLBACK_SECRET", "short", "32 to 128"),

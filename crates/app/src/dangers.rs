@@ -9,7 +9,7 @@ use anyhow::bail;
 use pix_credentials::{KeyRing, is_guessable};
 use pix_notifications::{MasterKeys, PrivateAddresses};
 use pix_persistence::postgres::PgStore;
-use pix_settlement::ClassicV2Provider;
+use pix_settlement::{ClassicV2Config, ClassicV2Provider, HttpClientError, SetupError};
 use pix_simulator::SimulatorConfig;
 use secrecy::ExposeSecret;
 
@@ -43,6 +43,7 @@ pub fn all(config: &Config, demo: bool) -> Vec<ConfigError> {
     say(taken_twice(config));
     say(short_proof(config));
     say(provider_files(config));
+    say(left_over(config));
     say(books_key(config));
     found
 }
@@ -65,13 +66,40 @@ fn taken_twice(config: &Config) -> Option<String> {
     None
 }
 
-/// Files that a connection to the provider can't be made with.
+/// What no connection to the provider can be made with.
 fn provider_files(config: &Config) -> Option<String> {
     let provider = config.provider.as_ref()?;
-    let of_start = gateway::provider_config(config, provider, &config.public_url, "");
-    let refused = ClassicV2Provider::new(of_start).err()?;
+    // Where callbacks come to is another matter.
+    let of_start = ClassicV2Config {
+        callback_base: None,
+        ..gateway::provider_config(config, provider, &config.public_url, "")
+    };
+    let refused = match ClassicV2Provider::new(of_start).err()? {
+        SetupError::Client(refused) => refused,
+        SetupError::Config(refused) => {
+            let named = match refused.setting {
+                "client_id" => "PIX_PROVIDER_CLIENT_ID",
+                "client_secret" => "PIX_PROVIDER_CLIENT_SECRET",
+                // Others say it better.
+                _ => return None,
+            };
+            return Some(format!("{named} {}", refused.problem));
+        }
+    };
+    Some(match refused {
+        HttpClientError::Authorities => format!("PIX_PROVIDER_CA_FILE can't be used: {refused}"),
+        HttpClientError::Identity => {
+            format!("PIX_PROVIDER_CERT_FILE and PIX_PROVIDER_KEY_FILE can't be used: {refused}")
+        }
+        HttpClientError::Build(_) => refused.to_string(),
+    })
+}
+
+/// What a real provider needs, where there is none: whoever set it means real money to move.
+fn left_over(config: &Config) -> Option<String> {
+    let name = config.of_no_provider?;
     Some(format!(
-        "PIX_PROVIDER_CA_FILE, PIX_PROVIDER_CERT_FILE or PIX_PROVIDER_KEY_FILE can't be used: {refused}"
+        "{name} is set, and the simulated provider makes no use of it: set PIX_PROVIDER_URL too, or remove it"
     ))
 }
 
@@ -219,6 +247,10 @@ mod tests {
         std::fs::write(&file, "no certificate").unwrap();
         let of = |more: &[(&str, &str)]| said(&all(&config(&[&REAL[..], more].concat()), false));
         assert_eq!(of(&[]), "");
+        let told = of(&[("PIX_PROVIDER_CLIENT_ID", "a:b")]);
+        assert!(told.starts_with("PIX_PROVIDER_CLIENT_ID must be") && !told.contains("_FILE"), "{told}");
+        let told = of(&[("PIX_PROVIDER_URL", "http://bank.example")]);
+        assert!(told.starts_with("PIX_PROVIDER_URL is http") && told.lines().count() == 1, "{told}");
         let told = of(&[("PIX_PROVIDER_CA_FILE", &file)]);
         assert!(
             told.contains("PIX_PROVIDER_CA_FILE") && told.contains("-----BEGIN CERTIFICATE-----"),
@@ -226,6 +258,15 @@ mod tests {
         );
         let told = of(&[("PIX_PROVIDER_CERT_FILE", &file), ("PIX_PROVIDER_KEY_FILE", &file)]);
         assert!(told.contains("PIX_PROVIDER_KEY_FILE") && told.contains("belong together"), "{told}");
+    }
+
+    #[test]
+    fn what_a_real_provider_needs_without_its_address_is_refused() {
+        for name in ["PIX_PROVIDER_CLIENT_ID", "PIX_PROVIDER_CLIENT_SECRET"] {
+            let told = said(&all(&config(&[(name, "hunter2")]), false));
+            assert!(told.starts_with(name) && told.contains("set PIX_PROVIDER_URL too"), "{told}");
+        }
+        assert_eq!(said(&all(&config(&[]), false)), "");
     }
 
     fn said(found: &[ConfigError]) -> String {

@@ -127,8 +127,8 @@ impl Amount {
     ///
     /// The grammar is `(0|[1-9][0-9]{0,9})(\.[0-9]{1,2})?` and the value is positive; or, as some languages write large
     /// numbers, an exponent of JSON (RFC 8259 §6) after digits, which is expanded to that. No sign, blank or group separator
-    /// is accepted. What is too long, or has an exponent of more than two digits, is refused unread, so that a hostile text
-    /// costs nothing.
+    /// is accepted. What is too long, or has an exponent above 99, is not expanded, so that a hostile text costs one look at
+    /// each of its characters.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         match text.split_once(['e', 'E']) {
             Some((digits, exponent)) => Self::parse_plain(&expanded(digits, exponent)?),

@@ -558,7 +558,7 @@ mod tests {
         for path in files {
             for text in texts(&path) {
                 let about_a_field = text.starts_with("must ") && text != "must ";
-                let about_a_share = text.starts_with("recipient {");
+                let about_a_share = text.starts_with("split.{");
                 let named = text.contains(" must ") || text.ends_with(" is required");
                 if !(about_a_field || about_a_share || named) {
                     continue;

@@ -702,6 +702,7 @@ impl Bank {
                 Standing::Done(_) => "COMPLETED",
                 Standing::Failed { .. } => "FAILED",
             },
+            end_to_end_id: &refund.return_id,
         })
     }
 

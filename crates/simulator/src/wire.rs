@@ -316,6 +316,7 @@ pub(crate) struct RefundAnswer<'a> {
     pub(crate) external_id: &'a str,
     pub(crate) amount: Amount,
     pub(crate) status: &'static str,
+    pub(crate) end_to_end_id: &'a str,
 }
 
 /// `POST /v2/consult-transaction`.

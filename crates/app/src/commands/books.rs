@@ -61,6 +61,5 @@ pub async fn sign(config: &Config, key: &Path, date: Option<String>) -> anyhow::
     let ports = gateway::idle_ports(config, &store, Gate::of(&store, config.restore_ask).await?).await?;
     let provider = ports.provider.as_ref();
     let signed = books::sign(&store, &config.public_url, &key, &date, provider).await?;
-    say!("{}", signed.to_string().trim_end());
-    Ok(ExitCode::SUCCESS)
+    super::write_out(signed.to_string().as_bytes())
 }

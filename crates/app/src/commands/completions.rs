@@ -1,6 +1,5 @@
 //! `pix-gateway completions`.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
@@ -10,8 +9,7 @@ use crate::cli::Cli;
 
 /// Runs the subcommand.
 pub fn run(shell: Shell) -> anyhow::Result<ExitCode> {
-    std::io::stdout().write_all(&script(shell))?;
-    Ok(ExitCode::SUCCESS)
+    super::write_out(&script(shell))
 }
 
 /// What a shell reads.

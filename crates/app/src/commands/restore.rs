@@ -80,6 +80,8 @@ async fn put_in_place(config: &Config, file: &Path) -> anyhow::Result<()> {
                     path.display()
                 );
             }
+            // Before anything looks into it, and so brings it up to what is beside it.
+            let written = written_at(file)?;
             let wrong = SqliteStore::check_integrity(file)?;
             if !wrong.is_empty() {
                 bail!("the backup {} is damaged: {}", file.display(), wrong.join("; "));
@@ -88,7 +90,7 @@ async fn put_in_place(config: &Config, file: &Path) -> anyhow::Result<()> {
             let _lock = gateway::lock(&config.database.beside(gateway::LOCK_ENDING))?;
             // Of a backup that says when it was made, this keeps it; of any other copy of the file, that it is one, and when
             // it was last written to.
-            let value = written_at(file)?.micros().to_string();
+            let value = written.micros().to_string();
             let (from, to) = (file.to_owned(), path.clone());
             let made =
                 tokio::task::spawn_blocking(move || SqliteStore::back_up(&from, &to, COPY_FACT, &value))
@@ -107,8 +109,13 @@ async fn put_in_place(config: &Config, file: &Path) -> anyhow::Result<()> {
     }
 }
 
+/// When a file of SQLite was last written to, or its write-ahead log.
 fn written_at(file: &Path) -> anyhow::Result<Timestamp> {
-    let written = std::fs::metadata(file)?.modified()?;
+    let mut log = file.as_os_str().to_owned();
+    log.push("-wal");
+    let of_log = std::fs::metadata(&log).and_then(|found| found.modified()).ok();
+    let of_file = std::fs::metadata(file)?.modified()?;
+    let written = of_log.map_or(of_file, |of_log| of_log.max(of_file));
     let since = written.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     Ok(Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX)).min(SystemClock.now()))
 }

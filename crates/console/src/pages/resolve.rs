@@ -59,7 +59,7 @@ pub(super) fn form(visit: &Visit, found: &Found, acts: &[LogEntry]) -> Markup {
         return Markup::none();
     }
     let proposal = Proposal::among(acts, submitted_at, visit.console.now());
-    let own = |proposal: &Proposal<'_>| proposal.entry.operator == visit.session.operator;
+    let own = |proposal: &Proposal<'_>| proposal.entry.operator.is_same_as(&visit.session.operator);
     let told = match &proposal {
         Some(proposal) => {
             let next = if own(proposal) {

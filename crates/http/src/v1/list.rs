@@ -161,6 +161,9 @@ pub(super) fn answer<T, K>(
     answer.content_type("application/json").body(body.end())
 }
 
+/// What says nothing when it is empty: no filter, but where the first page is and how long.
+const OF_PAGES: [&str; 2] = ["cursor", "per_page"];
+
 /// The values of a query string, the empty ones too: a filter that lost its value must not find everything. None comes twice.
 pub(super) fn values(query_string: &str) -> Result<BTreeMap<String, String>, ApiError> {
     let pairs = web::Query::<Vec<(String, String)>>::from_query(query_string)
@@ -171,6 +174,7 @@ pub(super) fn values(query_string: &str) -> Result<BTreeMap<String, String>, Api
             return Err(ApiError::malformed("the query must not have a parameter twice"));
         }
     }
+    values.retain(|name, value| !value.is_empty() || !OF_PAGES.contains(&name.as_str()));
     Ok(values)
 }
 
@@ -262,7 +266,7 @@ mod tests {
     fn nothing_asked_for_is_the_first_25_of_all() {
         let query = parse("").unwrap().query;
         assert_eq!(query, ListQuery { limit: 25, ..ListQuery::default() });
-        assert_eq!(parse("unknown=1&empty=").unwrap().query, query);
+        assert_eq!(parse("unknown=1&empty=&cursor=&per_page=").unwrap().query, query);
     }
 
     #[test]
@@ -290,8 +294,6 @@ mod tests {
             "external_id=",
             "external_id",
             "status=",
-            "per_page=",
-            "cursor=",
             "created_to=",
             "metadata[a]=",
         ] {

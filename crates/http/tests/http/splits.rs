@@ -385,6 +385,11 @@ async fn what_can_not_be_paid_is_said_in_a_sentence_in_either_language() {
             "split.1 não deve indicar o próprio integrador da cobrança",
         ),
         (
+            json!([percent(&one, "1"), {"recipient": uuid::Uuid::from_u128(7).to_string(), "percentage": "1"}]),
+            "split.1 names no integrator that can be paid",
+            "split.1 não indica um integrador que possa ser pago",
+        ),
+        (
             json!([{"recipient": one.id.to_string()}]),
             "split.0 must have a percentage or an amount, and not both",
             "split.0 deve ter uma porcentagem ou um valor, e não ambos",

@@ -3,7 +3,6 @@
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::process;
 
 use diesel::connection::SimpleConnection;
 use diesel::prelude::{ExpressionMethods, OptionalExtension, QueryDsl, RunQueryDsl};
@@ -32,10 +31,12 @@ fn mark_copy(copy: &mut SqliteConnection, mark: &'static str, value: &str) -> Qu
 }
 
 /// What a copy is called until it is whole and says that it is one; as that of no other process is.
-fn partial_of(to: &Path, value: &str) -> PathBuf {
+fn partial_of(to: &Path) -> Result<PathBuf, OpenError> {
+    let mut number = [0_u8; 8];
+    getrandom::fill(&mut number).map_err(|error| failed(to, &error))?;
     let mut name = to.as_os_str().to_owned();
-    name.push(format!(".{}-{value}.partial", process::id()));
-    PathBuf::from(name)
+    name.push(format!(".{:016x}.partial", u64::from_be_bytes(number)));
+    Ok(PathBuf::from(name))
 }
 
 fn failed(path: &Path, error: &impl ToString) -> OpenError {
@@ -82,7 +83,7 @@ impl SqliteStore {
     pub fn back_up(from: &Path, to: &Path, mark: &'static str, value: &str) -> Result<(), OpenError> {
         let (from, to) = (open::absolute(from)?, open::absolute(to)?);
         look_for(&from)?;
-        let partial = partial_of(&to, value);
+        let partial = partial_of(&to)?;
         let made = copy_to(&from, &partial, mark, value)
             .and_then(|()| put(&partial, &to).map_err(|error| failed(&to, &error)));
         if made.is_err() {

@@ -298,6 +298,10 @@ pub(super) fn balance(text: &str) -> Read<i64> {
 /// Reais with at most two decimals, below zero or not, as centavos.
 fn signed_cents(text: &str) -> Option<i64> {
     let (is_below, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
+    if digits.contains(['e', 'E']) {
+        let cents = Amount::parse(digits).ok()?.cents().get();
+        return Some(if is_below { -cents } else { cents });
+    }
     let (whole, part) = digits.split_once('.').unwrap_or((digits, "00"));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if !is_number(whole) || !is_number(part) || part.len() > 2 {

@@ -153,12 +153,18 @@ async fn no_status_but_the_listed_ones_settles_a_payment() {
 }
 
 #[tokio::test]
+async fn an_amount_with_an_exponent_is_what_it_stands_for() {
+    let (result, _) = send(json(200, &GOOD.replace("15.5", "1550e-2"))).await;
+    assert!(result.is_ok(), "{result:?}");
+}
+
+#[tokio::test]
 async fn a_body_that_is_not_the_contracts_settles_nothing() {
     let html = "content-type: text/html\r\n";
     let plain = "content-type: text/plain\r\n";
     let other_amount = GOOD.replace("15.5", "15.51");
     let huge_exponent = GOOD.replace("15.5", "1e999999999");
-    let tiny_exponent = GOOD.replace("15.5", "1550e-2");
+    let tiny_exponent = GOOD.replace("15.5", "1551e-2");
     let other_reference = GOOD.replace("00ff", "00fe");
     let doubled = GOOD.replace(r#""amount":15.5"#, r#""amount":15.5,"amount":15.5"#);
     let other_status = GOOD.replace("PENDING", "OK");

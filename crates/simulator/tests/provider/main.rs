@@ -102,6 +102,7 @@ mod contract {
         let refund = json!({"pix_id": charge_id, "amount": 4, "external_id": "a"});
         let first = client.ok("/v2/pix/refund", &refund).await;
         assert_eq!((&first["status"], &first["transactionId"]), (&json!("COMPLETED"), &charge_id));
+        assert!(first["endToEndId"].as_str().unwrap().starts_with('D'), "{first}");
         assert_eq!(client.ok("/v2/pix/refund", &refund).await, first);
         let other = json!({"pix_id": charge_id, "amount": 5, "external_id": "a"});
         assert_eq!(client.post("/v2/pix/refund", &other).await.0, 409);

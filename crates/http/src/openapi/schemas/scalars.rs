@@ -97,7 +97,8 @@ scalars! {
         )
         .description(Some(
             "An amount in reais that you send: a JSON number or a numeric string, from 0.01 to 9999999999.99. The digits are \
-             read as they are; nothing passes through a binary float, nothing is rounded. No sign, no blanks.",
+             read as they are; nothing passes through a binary float, nothing is rounded. No sign, no blanks. \
+             What has an exponent counts for what it stands for, in a string too; send digits.",
         ))
         .examples([json!(15.55), json!("15.55")])
         .build();

@@ -384,6 +384,8 @@ fn a_balance_is_read_to_the_centavo_or_not_at_all() {
         ("15.5", 1_550),
         ("-15.05", -1_505),
         (r#""-0.01""#, -1),
+        ("1.2345678E7", 1_234_567_800),
+        ("-1.5e3", -150_000),
         ("92233720368547758.07", i64::MAX),
     ] {
         assert_eq!(told(text), Ok(cents), "{text}");
@@ -391,7 +393,7 @@ fn a_balance_is_read_to_the_centavo_or_not_at_all() {
     for text in [
         r#""""#,
         "null",
-        "1e3",
+        "1e30",
         r#""1,50""#,
         r#""1.505""#,
         r#""1.""#,
