@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use pix_tests::{Client, Database, Gateway, http_client, on_either_store, text};
 use serde_json::{Value, json};
@@ -289,4 +289,25 @@ async fn a_restore_that_ends_early_is_served_by_nobody(database: Database) {
     gateway.run(&["serve"]).unwrap();
     let client = Client::new(&gateway, &integrator).await.unwrap();
     assert_eq!(client.balance().await.unwrap(), "10.00");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plain_copy_is_as_old_as_what_was_last_written_to_it() {
+    let mut gateway = Gateway::start(Database::Sqlite, &[("PIX_OPERATOR", "ana")]).unwrap();
+    gateway.integrator("loja").unwrap();
+    gateway.kill().unwrap();
+    // Its newest commits are in the log beside it, which whoever looks into the copy brings in.
+    let copy = gateway.folder().join("copy.db");
+    for ending in ["", "-wal"] {
+        let beside = |file: &str| gateway.folder().join(format!("{file}{ending}"));
+        std::fs::copy(beside("pix.db"), beside("copy.db")).unwrap();
+        let at =
+            UNIX_EPOCH + Duration::from_secs(if ending.is_empty() { 999_999_000 } else { 1_000_000_000 });
+        std::fs::File::options().write(true).open(beside("copy.db")).unwrap().set_modified(at).unwrap();
+    }
+    gateway.lose_database().unwrap();
+    let restored = gateway.cli_json(&["restore", copy.to_str().unwrap(), "--json"]).unwrap();
+    assert_eq!(restored["backup_made_at"], "2001-09-09T01:46:40Z", "{restored}");
+    let listed = gateway.cli_json(&["integrator", "list", "--json"]).unwrap();
+    assert!(listed.to_string().contains("loja"), "{listed}");
 }
