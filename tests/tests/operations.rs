@@ -304,7 +304,7 @@ fn said(output: &Output) -> (bool, String) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reader_that_has_seen_enough_changes_nothing() {
+async fn a_reader_that_has_seen_enough_changes_nothing_and_what_can_not_be_done_is_said() {
     let gateway = Gateway::start(Database::Sqlite, &[]).unwrap();
     for arguments in [&["audit"][..], &["audit", "--json"], &["openapi"], &["config", "show"]] {
         let (reader, writer) = std::io::pipe().unwrap();
@@ -313,6 +313,17 @@ async fn a_reader_that_has_seen_enough_changes_nothing() {
         let (good, told) = said(&output);
         assert!(good && !told.contains("panicked"), "{arguments:?}: {told}");
     }
+    // One that lost something is told so.
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let (good, told) = said(&gateway.command(&["openapi"]).stdout(full).output().unwrap());
+    assert!(!good && told.contains("the output can't be written"), "{told}");
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = port.local_addr().unwrap().to_string();
+    let (good, told) = said(&gateway.command(&["simulator", "--listen", &taken]).output().unwrap());
+    assert!(
+        !good && told.contains("PIX_SIMULATOR_LISTEN (or --listen) is") && told.contains("stop what listens"),
+        "{told}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -347,6 +358,11 @@ async fn settings_are_shown_with_where_they_come_from_and_checked_all_at_once() 
     // A token where its digest belongs is not shown.
     let (_, shown) = run(&["config", "show"], &[("PIX_CONSOLE_OPERATORS", "ana:pixop_hunter2")]);
     assert!(shown.contains("WRONG: PIX_CONSOLE_OPERATORS") && !shown.contains("hunter2"), "{shown}");
+    let (good, checked) = run(
+        &["config", "check"],
+        &[("DATABASE_URL", "postgres://p@db/pix?sslmode=verify-full&sslrootcert=/none")],
+    );
+    assert!(!good && checked.contains("the file of sslrootcert, /none"), "{checked}");
     // What is no text is no reason to take the default.
     let mut other = gateway.command(&["config", "check"]);
     other.env("DATABASE_URL", OsStr::from_bytes(b"postgres://pix:hunter2\xe7@db/pix"));

@@ -103,16 +103,13 @@ fn expanded(digits: &str, exponent: &str) -> Result<String, Invalid> {
             "must be at most 9999999999.99"
         });
     };
-    let (whole, fraction) = if is_negative {
-        let padded = format!("{}{all}", "0".repeat(power));
-        let (whole, fraction) = padded.split_at_checked(whole.len()).unwrap_or_default();
-        (whole.to_owned(), fraction.to_owned())
+    let zeros = "0".repeat(power);
+    let (digits, point) = if is_negative {
+        (format!("{zeros}{all}"), whole.len())
     } else {
-        let padded = format!("{all}{}", "0".repeat(power));
-        let (whole, fraction) =
-            padded.split_at_checked(whole.len().saturating_add(power)).unwrap_or_default();
-        (whole.to_owned(), fraction.to_owned())
+        (format!("{all}{zeros}"), whole.len().saturating_add(power))
     };
+    let (whole, fraction) = digits.split_at_checked(point).unwrap_or_default();
     let (whole, fraction) = (whole.trim_start_matches('0'), fraction.trim_end_matches('0'));
     let whole = if whole.is_empty() { "0" } else { whole };
     Ok(if fraction.is_empty() { whole.to_owned() } else { format!("{whole}.{fraction}") })

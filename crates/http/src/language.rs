@@ -14,7 +14,7 @@ pub(crate) enum Language {
     Portuguese,
 }
 
-/// The most ranges of `Accept-Language` that are looked at.
+/// The most ranges of a field that says what is wanted which are looked at (`Accept-Language`, `Accept` of a statement).
 pub(crate) const MAX_RANGES: usize = 16;
 
 /// The quality of a range without one, in thousandths.

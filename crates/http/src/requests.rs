@@ -151,8 +151,8 @@ impl RefundBody {
     }
 }
 
-/// The parts of a charge's payments that go to others. What depends on more than the form, such as the sum, is for the
-/// use case to refuse.
+/// The parts of a charge's payments that go to others. The use case refuses all that is wrong with them; what can be told of
+/// each without the books is told here, together with what else is wrong with the form.
 fn shares(form: &Form<'_>, caller: &Caller, problems: &mut Problems) -> Result<Vec<NewShare>, ApiError> {
     let too_many = format!("must name at most {MAX_SHARES} recipients");
     let items = form.objects("split", MAX_SHARES, &too_many, problems)?;

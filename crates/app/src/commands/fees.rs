@@ -134,6 +134,8 @@ mod tests {
         let rule = parse_rule("fixed=1.50,percent=0.99,min=0,max=9.90").unwrap();
         assert_eq!(rule.fee(Amount::parse("100").unwrap()).to_string(), "2.49");
         assert_eq!(parse_rule("free").unwrap(), FeeRule::free());
+        let below = parse_rule("fixed=-1").unwrap_err();
+        assert!(format!("{below:#}").contains("must not be below zero"), "{below:#}");
         let twice = parse_rule("fixed=1.50,percent=0.99, fixed=2").unwrap_err();
         assert_eq!(twice.to_string(), "has the part \"fixed\" twice; give it once");
         for wrong in ["", "1.50", "fixed=-1", "percent=101", "cap=1", "min=2,max=1", "fixed=1e11"] {

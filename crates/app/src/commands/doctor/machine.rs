@@ -165,6 +165,11 @@ mod tests {
         assert!(told.remedy.unwrap().contains("chmod 600"));
         set_mode(&file, 0o600);
         let secrets = fs::read_to_string(&file).unwrap();
+        fs::write(&file, "hunter2").unwrap();
+        let told = keys(&config);
+        assert!(told.found.contains("pix.db.postback-key is damaged"), "{told:?}");
+        assert!(!told.found.contains("hunter2") && !told.found.contains("openssl"), "{told:?}");
+        fs::write(&file, &secrets).unwrap();
         let damaged = folder.path().join("pix.db.keys");
         fs::write(&damaged, format!("token_keys = {secrets}")).unwrap();
         let told = keys(&config);
