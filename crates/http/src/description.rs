@@ -3,13 +3,17 @@
 use std::sync::LazyLock;
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, ETAG, HeaderMap, IF_NONE_MATCH};
+use actix_web::http::header::{
+    CACHE_CONTROL, CONTENT_LANGUAGE, CONTENT_SECURITY_POLICY, ETAG, HeaderMap, IF_NONE_MATCH, VARY,
+};
+use actix_web::web::Bytes;
 use actix_web::{HttpRequest, HttpResponse};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 
 use crate::extract::Answer;
+use crate::language::Language;
 use crate::openapi::{self, page};
 
 /// How long it may be kept without asking, by whom it may be kept.
@@ -19,26 +23,24 @@ const KEPT: &str = "public, max-age=300";
 const TAG_BYTES: usize = 16;
 
 /// What is answered alike each time.
-struct Asset {
+pub(crate) struct Asset {
     content_type: &'static str,
     policy: Option<String>,
+    /// Of what there is in several.
+    language: Option<Language>,
     tag: String,
-    body: &'static str,
+    body: Bytes,
 }
 
 static DOCUMENT: LazyLock<Asset> = LazyLock::new(|| Asset {
     content_type: "application/json",
     policy: None,
+    language: None,
     tag: tag(openapi::document()),
-    body: openapi::document(),
+    body: Bytes::from_static(openapi::document().as_bytes()),
 });
 
-static PAGE: LazyLock<Asset> = LazyLock::new(|| Asset {
-    content_type: "text/html; charset=utf-8",
-    policy: Some(page::policy()),
-    tag: tag(page::html()),
-    body: page::html(),
-});
+static PAGE: LazyLock<Asset> = LazyLock::new(|| Asset::page(page::html().to_owned(), page::policy(), None));
 
 /// The `OpenAPI` document.
 pub(crate) async fn document(request: HttpRequest) -> Answer {
@@ -51,7 +53,19 @@ pub(crate) async fn page(request: HttpRequest) -> Answer {
 }
 
 impl Asset {
-    fn answer(&self, headers: &HeaderMap) -> HttpResponse {
+    /// A page of HTML that may load what `policy` says, one of several of which this is in `language`.
+    pub(crate) fn page(html: String, policy: String, language: Option<Language>) -> Self {
+        let tag = tag(&html);
+        Self {
+            content_type: "text/html; charset=utf-8",
+            policy: Some(policy),
+            language,
+            tag,
+            body: html.into(),
+        }
+    }
+
+    pub(crate) fn answer(&self, headers: &HeaderMap) -> HttpResponse {
         let known = headers.get_all(IF_NONE_MATCH).filter_map(|value| value.to_str().ok());
         let unchanged = known.flat_map(|value| value.split(',')).any(|tag| self.is(tag.trim()));
         let status = if unchanged { StatusCode::NOT_MODIFIED } else { StatusCode::OK };
@@ -60,7 +74,14 @@ impl Asset {
         if let Some(policy) = &self.policy {
             answer.insert_header((CONTENT_SECURITY_POLICY, policy.as_str()));
         }
-        if unchanged { answer.finish() } else { answer.content_type(self.content_type).body(self.body) }
+        if let Some(language) = self.language {
+            answer.insert_header((CONTENT_LANGUAGE, language.tag())).insert_header((VARY, "Accept-Language"));
+        }
+        if unchanged {
+            answer.finish()
+        } else {
+            answer.content_type(self.content_type).body(self.body.clone())
+        }
     }
 
     /// RFC 9110 §13.1.2: weak comparison, and `*` is anything.

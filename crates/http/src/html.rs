@@ -16,6 +16,22 @@ pub(crate) fn escaped(text: &str) -> String {
     escaped
 }
 
+/// A text with `code` and **strong** words within HTML.
+pub(crate) fn line(text: &str) -> String {
+    let escaped = escaped(text);
+    let between = |text: &str, mark: &str, tag: &str, others: &dyn Fn(&str) -> String| -> String {
+        let pieces = text.split(mark).enumerate();
+        pieces
+            .map(
+                |(place, piece)| {
+                    if place % 2 == 1 { format!("<{tag}>{piece}</{tag}>") } else { others(piece) }
+                },
+            )
+            .collect()
+    };
+    between(&escaped, "`", "code", &|plain| between(plain, "**", "strong", &str::to_owned))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -37,6 +37,7 @@ mod html;
 mod json;
 mod language;
 mod limits;
+mod meanings;
 mod meters;
 mod openapi;
 mod overload;

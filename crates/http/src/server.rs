@@ -17,7 +17,7 @@ use crate::connections::Connections;
 use crate::error::ApiError;
 use crate::extract::Answer;
 use crate::state::{Services, State};
-use crate::{callbacks, description, edge, health, limits, overload, pay, routes, token};
+use crate::{callbacks, description, edge, health, limits, meanings, overload, pay, routes, token};
 
 /// How many seconds one more than a stop's grace are at the least.
 const MIN_SHUTDOWN_SECONDS: u64 = 1;
@@ -110,6 +110,7 @@ fn app(
         )
         .service(get("/openapi.json", read().to(description::document)))
         .service(get("/docs", read().to(description::page)))
+        .service(get("/errors/{error}", read().to(meanings::show)))
         .service(get("/health/live", read().to(health::live)))
         .service(get("/health/ready", read().to(health::ready)).wrap(middleware::from_fn(overload::health)))
         .default_service(web::to(not_found))

@@ -72,12 +72,13 @@ const fn of(method: &'static str, path: &'static str, told: fn(&mut Kit) -> Told
 }
 
 /// Those that anybody may use. They stand before the others.
-pub(super) const PUBLIC: [Operation; 8] = [
+pub(super) const PUBLIC: [Operation; 9] = [
     of("POST", "/v2/oauth/token", public::token),
     of("GET", "/health/live", public::live),
     of("GET", "/health/ready", public::ready),
     of("GET", "/openapi.json", public::document),
     of("GET", "/docs", public::reference),
+    of("GET", "/errors/{error}", public::error),
     of("GET", "/pay/{uuid}", public::payment_page),
     of("GET", "/pay/{uuid}/status", public::payment_status),
     of("GET", "/pay/{uuid}/events", public::payment_events),

@@ -15,7 +15,7 @@ use utoipa::openapi::path::Operation;
 use utoipa::openapi::{OpenApi, RefOr};
 
 use super::{MODEL, tagged};
-use crate::html::escaped;
+use crate::html::{escaped, line};
 
 const STYLE: &str = include_str!("page/style.css");
 
@@ -41,22 +41,6 @@ fn prose(text: &str) -> String {
         .filter(|paragraph| !paragraph.is_empty())
         .map(|paragraph| format!("<p>{}</p>", line(paragraph)));
     paragraphs.collect()
-}
-
-/// The same within a paragraph.
-fn line(text: &str) -> String {
-    let escaped = escaped(text);
-    let between = |text: &str, mark: &str, tag: &str, others: &dyn Fn(&str) -> String| -> String {
-        let pieces = text.split(mark).enumerate();
-        pieces
-            .map(
-                |(place, piece)| {
-                    if place % 2 == 1 { format!("<{tag}>{piece}</{tag}>") } else { others(piece) }
-                },
-            )
-            .collect()
-    };
-    between(&escaped, "`", "code", &|plain| between(plain, "**", "strong", &str::to_owned))
 }
 
 /// The form of a value that JSON gives it.

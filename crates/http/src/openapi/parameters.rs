@@ -10,6 +10,7 @@ use super::schemas::scalars::{
     AnyUuid, ChargeStatuses, EntryTypes, EventId, EventTypes, ExternalId, IdempotencyKey, Metadata, PerPage,
     WithdrawalStatuses,
 };
+use crate::error::{TITLES, slug};
 use crate::v1::qrcode::{DEFAULT_SIZE, MAX_SIZE, MIN_SIZE};
 
 /// What a path names, by the name between its braces.
@@ -23,6 +24,10 @@ pub(super) fn in_path(name: &str) -> Option<Parameter> {
         "split" => (inline::<AnyUuid>(), "The split's `uuid`, with or without hyphens."),
         "uuid" => (inline::<AnyUuid>(), "The charge's `uuid`."),
         "event" => (inline::<EventId>(), "The event's `id`."),
+        "error" => {
+            let names: Vec<_> = TITLES.iter().map(|(code, _)| slug(code)).collect();
+            (text().enum_values(Some(names)).into(), "The end of the `type`.")
+        }
         "endpoint" => (inline::<AnyUuid>(), "The endpoint's `id`."),
         _ => return None,
     };

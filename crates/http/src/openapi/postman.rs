@@ -41,8 +41,13 @@ fn write() -> Value {
     let variable = |key: &str, value: &str| json!({"key": key, "value": value});
     let filled = KEPT.iter().map(|(_, name, _)| variable(name, ""));
     // The payment page names a charge by its uuid alone.
-    let given =
-        [("baseUrl", "http://127.0.0.1:8080"), ("publicId", ""), ("secret", ""), ("uuid", "{{charge}}")];
+    let given = [
+        ("baseUrl", "http://127.0.0.1:8080"),
+        ("publicId", ""),
+        ("secret", ""),
+        ("uuid", "{{charge}}"),
+        ("error", "validation"),
+    ];
     json!({
         "info": {
             "name": MODEL.info.title,

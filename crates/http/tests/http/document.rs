@@ -196,6 +196,25 @@ fn every_name_of_an_operation_is_there_once_and_everything_has_words() {
 }
 
 #[test]
+fn every_reference_leads_to_something() {
+    fn walk(value: &Value) -> usize {
+        match value {
+            Value::Object(fields) => {
+                let own = fields.get("$ref").and_then(Value::as_str).map_or(0, |reference| {
+                    let found = reference.strip_prefix('#').and_then(|pointer| document().pointer(pointer));
+                    assert!(found.is_some(), "{reference}");
+                    1
+                });
+                own + fields.values().map(walk).sum::<usize>()
+            }
+            Value::Array(items) => items.iter().map(walk).sum(),
+            _ => 0,
+        }
+    }
+    assert!(walk(document()) > 100);
+}
+
+#[test]
 fn the_copies_beside_the_documents_are_as_the_code_says() {
     let copies =
         [("openapi.json", pix_http::openapi_document()), ("postman.json", pix_http::postman_collection())];
@@ -234,5 +253,31 @@ async fn anybody_may_read_the_document_and_keep_it_for_a_while() {
     let page = gateway.send(Request::new("GET", "/docs")).await;
     let policy = page.header("content-security-policy").unwrap();
     assert!(policy.starts_with("default-src 'none'; style-src 'sha256-"), "{policy}");
+    Box::pin(gateway.stop()).await;
+}
+
+#[tokio::test]
+async fn the_type_of_a_problem_leads_to_what_it_means() {
+    let gateway = Gateway::start().await;
+    let refused = gateway.send(Request::new("GET", "/api/v1/balance")).await.expect(401).json();
+    let kind = refused["type"].as_str().unwrap();
+    let (_, path) = kind.split_once("/errors/").unwrap();
+    let path = format!("/errors/{path}");
+    let english = gateway.send(Request::new("GET", &path)).await.expect(200);
+    assert_eq!(english.header("content-type"), Some("text/html; charset=utf-8"));
+    assert_eq!(english.header("content-language"), Some("en"));
+    assert_eq!(english.header("vary"), Some("Accept-Language"));
+    assert_eq!(english.header("cache-control"), Some("public, max-age=300"));
+    assert!(english.body.contains("<td>with a new token</td>"), "{}", english.body);
+    let asked = Request::new("GET", &path).header("Accept-Language", "pt-BR,en;q=0.5");
+    let portuguese = gateway.send(asked).await.expect(200);
+    assert_eq!(portuguese.header("content-language"), Some("pt-BR"));
+    assert!(portuguese.body.contains("<h1>Token de acesso inválido</h1>"), "{}", portuguese.body);
+    assert_ne!(english.header("etag"), portuguese.header("etag"));
+    gateway.send(Request::new("HEAD", &path)).await.expect(200);
+    gateway.send(Request::post(&path, "{}")).await.expect(405);
+    for other in ["/errors/nothing", "/errors/invalid_token", "/errors", "/errors/invalid-token/more"] {
+        gateway.send(Request::new("GET", other)).await.expect(404);
+    }
     Box::pin(gateway.stop()).await;
 }

@@ -100,6 +100,21 @@ pub(super) fn reference(_kit: &mut Kit) -> Told {
     .answers(304, unchanged())
 }
 
+pub(super) fn error(_kit: &mut Kit) -> Told {
+    let answer = kept("A page.").content("text/html", html());
+    Told::new(
+        "getError",
+        "Description",
+        "What an error means",
+        "Where the `type` of a problem of v1 leads: a page that says, in English or Portuguese, when the error comes up and whether \
+         the request may be sent again.",
+    )
+    .with([parameters::if_none_match()])
+    .answers(200, answer)
+    .answers(304, unchanged())
+    .refuses(404, &["not_found"])
+}
+
 const PAYER: &str = "The charge's `uuid` is all that it takes. It shows what a payer may see, and nothing else of the charge.";
 
 pub(super) fn payment_page(_kit: &mut Kit) -> Told {
