@@ -128,9 +128,12 @@ impl ClassicV2Provider {
         let token = self.tokens.get(None).await.map_err(|why| self.unavailable(&why))?;
         let mut heard = self.post(operation, &token, body.clone(), deadline).await;
         if matches!(heard, Ok(Answer { status: 401, .. })) {
-            // Not executed, by what 401 means; so it may be asked again, once.
-            let token = self.tokens.get(Some(&token)).await.map_err(|why| self.unavailable(&why))?;
-            heard = self.post(operation, &token, body, deadline).await;
+            let token = self.tokens.get(Some(&token)).await;
+            if classify(operation, &heard) == Verdict::NotDone {
+                // Not executed; so it may be asked again, once.
+                let token = token.map_err(|why| self.unavailable(&why))?;
+                heard = self.post(operation, &token, body, deadline).await;
+            }
         }
         self.judge(operation, reference, heard)
     }
@@ -231,17 +234,33 @@ impl ClassicV2Provider {
         read::outgoing(&text, &expected.hiding(self.secret()), direction).map_err(unclear)
     }
 
+    /// Asks about a transaction: the answer's body, and what it must agree with.
+    ///
+    /// What isn't known by the provider's id is asked for by our reference too: an id that was told wrongly once would hide for good
+    /// what is ours, and "not known" would be said of money that moved. What is known so has another id, which is a mismatch.
+    async fn ask<'a>(
+        &self,
+        operation: Operation,
+        inquiry: &'a Inquiry,
+    ) -> Result<Option<(String, Expected<'a>)>, ProviderError> {
+        let expected = Expected::answer_to(inquiry);
+        let found = self.call(operation, inquiry.reference, &wire::ConsultBody::of(inquiry)).await?;
+        if found.is_some() || inquiry.provider_id.is_none() {
+            return Ok(found.map(|text| (text, expected)));
+        }
+        let by_reference = wire::ConsultBody::by_reference(inquiry);
+        let found = self.call(operation, inquiry.reference, &by_reference).await?;
+        Ok(found.map(|text| (text, expected.naming_the_reference())))
+    }
+
     async fn consult_outgoing(
         &self,
         operation: Operation,
         inquiry: &Inquiry,
         direction: Direction,
     ) -> Result<Option<OutgoingReport>, ProviderError> {
-        let Some(text) = self.call(operation, inquiry.reference, &wire::ConsultBody::of(inquiry)).await?
-        else {
-            return Ok(None);
-        };
-        let expected = Expected::answer_to(inquiry).hiding(self.secret());
+        let Some((text, expected)) = self.ask(operation, inquiry).await? else { return Ok(None) };
+        let expected = expected.hiding(self.secret());
         let report = read::outgoing(&text, &expected, direction);
         report.map(Some).map_err(|why| self.indeterminate(operation, inquiry.reference, why))
     }
@@ -279,11 +298,8 @@ impl SettlementProvider for ClassicV2Provider {
 
     async fn consult_charge(&self, inquiry: Inquiry) -> Result<Option<ChargeReport>, ProviderError> {
         const OPERATION: Operation = Operation::ConsultCharge;
-        let Some(text) = self.call(OPERATION, inquiry.reference, &wire::ConsultBody::of(&inquiry)).await?
-        else {
-            return Ok(None);
-        };
-        let report = read::charge(&text, &Expected::answer_to(&inquiry).hiding(self.secret()));
+        let Some((text, expected)) = self.ask(OPERATION, &inquiry).await? else { return Ok(None) };
+        let report = read::charge(&text, &expected.hiding(self.secret()));
         report.map(Some).map_err(|why| self.indeterminate(OPERATION, inquiry.reference, why))
     }
 

@@ -106,6 +106,11 @@ impl<'a> Expected<'a> {
         Self { secret, ..self }
     }
 
+    /// The same, to a question about our reference.
+    pub(super) const fn naming_the_reference(self) -> Self {
+        Self { must_name_reference: true, ..self }
+    }
+
     /// The same, to be sent to this key.
     pub(super) const fn sent_to(self, key: &'a PixKey) -> Self {
         Self { key: Some(key), ..self }

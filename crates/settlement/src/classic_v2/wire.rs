@@ -146,7 +146,11 @@ impl<'a> ConsultBody<'a> {
     pub(super) fn of(inquiry: &'a Inquiry) -> Self {
         match &inquiry.provider_id {
             Some(id) => Self::ById { pix_id: id.as_str() },
-            None => Self::ByReference { external_id: inquiry.reference.to_string() },
+            None => Self::by_reference(inquiry),
         }
+    }
+
+    pub(super) fn by_reference(inquiry: &Inquiry) -> Self {
+        Self::ByReference { external_id: inquiry.reference.to_string() }
     }
 }

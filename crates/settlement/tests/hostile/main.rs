@@ -415,6 +415,36 @@ async fn not_known_is_believed_only_in_the_words_of_the_contract() {
 }
 
 #[tokio::test]
+async fn what_is_not_known_by_its_id_is_asked_for_by_our_reference() {
+    const NOT_FOUND: &str = r#"{"statusCode":404,"message":"transaction not found","code":"not_found"}"#;
+    let known = Inquiry { provider_id: ProviderId::parse("told-wrongly"), ..inquiry() };
+    let (server, provider) = start(vec![json(404, NOT_FOUND); 2]).await;
+    assert_eq!(provider.consult_payment(known.clone()).await, Ok(None));
+    let asked: Vec<_> = server.requests().into_iter().map(|request| request.body).collect();
+    let reference = format!("{{\"external_id\":\"{}\"}}", known.reference);
+    assert_eq!(asked, [r#"{"pix_id":"told-wrongly"}"#, &reference]);
+    // It is there, by another id: money moved, and nobody says that it is not known.
+    let (server, provider) = start(vec![json(404, NOT_FOUND), json(200, GOOD)]).await;
+    let other = provider.consult_payment(known.clone()).await;
+    assert_eq!(other, Err(ProviderError::Mismatch("provider_id")));
+    assert_eq!(server.seen(), 2);
+    // Nor when that can't be told.
+    let (_server, provider) = start(vec![json(404, NOT_FOUND), answer(502, "", "")]).await;
+    assert_unknown("payment", &provider.consult_payment(known).await);
+}
+
+#[tokio::test]
+async fn a_page_that_answers_401_is_no_proof_that_nothing_was_sent() {
+    let (server, provider) =
+        start(vec![answer(401, "content-type: text/html\r\n", "<html>"), json(200, GOOD)]).await;
+    assert_unknown("payment", &provider.send_payment(payment()).await);
+    assert_eq!(server.seen(), 1);
+    // The next one has a new token.
+    provider.send_payment(payment()).await.unwrap();
+    assert_eq!((server.seen(), server.tokens_given()), (2, 2));
+}
+
+#[tokio::test]
 async fn a_refused_token_is_renewed_once() {
     let (server, provider) = start(vec![json(401, "{}"), json(200, GOOD), json(200, GOOD)]).await;
     provider.send_payment(payment()).await.unwrap();
