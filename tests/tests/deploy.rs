@@ -199,6 +199,72 @@ fn the_files_of_settings_name_no_setting_that_does_not_exist() {
     assert!(seen > 20, "they name hardly a setting");
 }
 
+/// Runs the package's command for operators with these settings: the environment that it gives the program, or what it says.
+fn settings_of_operators(lines: &str) -> Result<String, String> {
+    let script = read("deploy/debian/pix-gatewayctl");
+    let folder = tempfile::tempdir().unwrap();
+    let settings = folder.path().join("pix-gateway.env");
+    std::fs::write(&settings, lines).unwrap();
+    // As root, with the service's user and folder, and the program: what a test hasn't.
+    let (script, _) = script.split_once("export PIX_OPERATOR").unwrap();
+    let script = script
+        .replace("/etc/pix-gateway/pix-gateway.env", settings.to_str().unwrap())
+        .replace("$(id -u)", "0");
+    let output = Command::new("sh").args(["-c", &format!("{script}\nenv")]).env_clear().output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+}
+
+#[test]
+fn the_command_for_operators_reads_the_settings_as_the_service_does_or_not_at_all() {
+    let shipped = settings_of_operators(&read("deploy/debian/pix-gateway.env")).unwrap();
+    assert!(shipped.contains("DATABASE_URL=sqlite:"), "{shipped}");
+    let read = settings_of_operators(
+        "# a comment\n; another\n\n \t\nDATABASE_URL=postgres://u:a$b`c@h/d?x=1&y=#2\nA=\"two words\"\nB='$HOME'\nC=\nD=x=y",
+    );
+    let read = read.unwrap();
+    for line in ["DATABASE_URL=postgres://u:a$b`c@h/d?x=1&y=#2", "A=two words", "B=$HOME", "C=", "D=x=y"] {
+        assert!(read.lines().any(|each| each == line), "{line}: {read}");
+    }
+    for line in [
+        "  PIX_LOG=warn",
+        "\tPIX_LOG=warn",
+        "PIX_LOG = warn",
+        "PIX_LOG= warn",
+        "PIX_LOG=warn ",
+        "PIX_LOG=warn\r",
+        "PIX_LOG=\"warn\" ",
+        "PIX_LOG=\"warn",
+        "PIX_LOG='",
+        "PIX_LOG=\"a\"b\"",
+        "PIX_LOG=a\\",
+        "PIX_LOG=\"a\\\"b\"",
+        "# a comment \\",
+        "PIX-LOG=warn",
+        "1PIX=warn",
+        "=warn",
+        "export PIX_LOG=warn",
+        "PIX_LOG",
+    ] {
+        let refused = settings_of_operators(&format!("A=1\n{line}\nB=2\n")).unwrap_err();
+        assert!(refused.contains("line 2 of ") && refused.contains("NAME=value"), "{line:?}: {refused}");
+    }
+}
+
+#[test]
+fn what_it_is_deployed_with_has_no_long_lines() {
+    for file in [
+        "compose.yaml",
+        "deploy/prometheus/alerts.yml",
+        "deploy/prometheus/alerts_test.yml",
+        "deploy/prometheus/prometheus.yml",
+    ] {
+        for (number, line) in (1..).zip(read(file).lines()) {
+            assert!(line.chars().count() <= 130, "{file}:{number} is too long for `make lint-deploy`");
+        }
+    }
+}
+
 #[test]
 fn health_says_whether_it_is_ready() {
     let mut gateway = Gateway::start(Database::Sqlite, &[]).unwrap();
