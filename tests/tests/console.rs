@@ -42,6 +42,8 @@ async fn two_operators_look_and_decide_in_a_browser() {
     is_decent(&browser).await;
 
     let charge = text(&desk.charge, "/uuid").unwrap();
+    browser.click("header a[href$='/search']").await.unwrap();
+    says(&browser, "A uuid, an external id").await;
     browser.write("#q", &charge).await.unwrap();
     browser.click("form[role=search] button").await.unwrap();
     says(&browser, "Loja das Flores").await;

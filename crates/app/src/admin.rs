@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
+use actix_web::guard::{Any, Get, Head};
 use actix_web::http::StatusCode;
-use actix_web::{App, HttpResponse, HttpServer, web};
+use actix_web::{App, HttpResponse, HttpServer, Route, web};
 use anyhow::Context;
 use metrics_exporter_prometheus::PrometheusHandle;
 use pix_console::{Console, Mount};
@@ -27,6 +28,11 @@ pub struct Admin {
     task: JoinHandle<std::io::Result<()>>,
     upkeep: JoinHandle<()>,
     console: Mount,
+}
+
+/// GET and HEAD.
+fn look() -> Route {
+    web::route().guard(Any(Get()).or(Head()))
 }
 
 /// What is asked.
@@ -51,9 +57,9 @@ impl Admin {
         let server = HttpServer::new(move || {
             App::new()
                 .app_data(desk.clone())
-                .route("/metrics", web::get().to(scrape))
-                .route("/health/live", web::get().to(live))
-                .route("/health/ready", web::get().to(ready))
+                .route("/metrics", look().to(scrape))
+                .route("/health/live", look().to(live))
+                .route("/health/ready", look().to(ready))
                 .configure(mount.clone().routes())
         });
         let server = server

@@ -455,8 +455,10 @@ impl Proving {
             Err(ServiceError::Store(error @ (StoreError::Unavailable(_) | StoreError::Unknown(_)))) => {
                 Err(error)
             }
-            Err(ServiceError::ProviderUnavailable | ServiceError::ProviderTimeout) => {
-                let why = "the charge of a refund can't be asked about".to_owned();
+            Err(
+                ServiceError::ProviderUnavailable | ServiceError::ProviderTimeout | ServiceError::Restored,
+            ) => {
+                let why = "the charge can't be asked about, or what it says isn't booked yet".to_owned();
                 Ok(Some(Proved::NotAsked(ProviderError::Indeterminate(why))))
             }
             Err(error) => {

@@ -303,6 +303,8 @@ macro_rules! store_suite {
                 what_was_taken_or_is_on_its_way_is_not_decided,
                 what_the_provider_has_forgotten_for_a_day_is_decided,
                 who_disagrees_confirms_nothing,
+                who_has_not_seen_a_proposal_confirms_none,
+                a_reason_that_could_look_like_another_line_is_refused,
                 a_confirmed_decision_is_finished,
                 a_decision_holds_for_its_sending_only,
                 a_refund_is_decided_with_its_charge,

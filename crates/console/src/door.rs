@@ -227,8 +227,15 @@ impl FromRequest for Visit {
 /// The fields of a form, when it came from a page of ours.
 async fn fields(request: &HttpRequest, mut payload: Payload) -> Result<BTreeMap<String, String>, Failed> {
     check_origin(request.headers())?;
-    let form = web::Form::<BTreeMap<String, String>>::from_request(request, &mut payload).await;
-    form.map(web::Form::into_inner).map_err(|_wrong| Failed::Wrong("This form can't be read."))
+    let form = web::Form::<Vec<(String, String)>>::from_request(request, &mut payload).await;
+    let form = form.map_err(|_wrong| Failed::Wrong("This form can't be read."))?;
+    let mut fields = BTreeMap::new();
+    for (name, value) in form.into_inner() {
+        if fields.insert(name, value).is_some() {
+            return Err(Failed::Wrong("This form has a field twice."));
+        }
+    }
+    Ok(fields)
 }
 
 /// Somebody signs in: a form without a session.

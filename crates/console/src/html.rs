@@ -68,6 +68,12 @@ pub(crate) fn p(words: impl AsRef<str>) -> Markup {
     el("p", &[], [text(words)])
 }
 
+/// A paragraph of ours, in which `…` is what is typed in somewhere.
+pub(crate) fn prose(words: impl AsRef<str>) -> Markup {
+    let pieces = words.as_ref().split('`').enumerate();
+    el("p", &[], pieces.map(|(place, piece)| if place % 2 == 1 { code(piece) } else { text(piece) }))
+}
+
 /// What is known of one thing: names and values.
 pub(crate) fn facts(facts: impl IntoIterator<Item = (&'static str, Markup)>) -> Markup {
     let rows = facts

@@ -59,7 +59,7 @@ pub(crate) fn page(
     title: &str,
     body: impl IntoIterator<Item = Markup>,
 ) -> HttpResponse {
-    framed(visit, place, title, Markup::none(), body)
+    framed(visit, place, title, Markup::none(), search(visit), body)
 }
 
 /// The same, which loads itself again.
@@ -70,7 +70,10 @@ pub(crate) fn watched(
     body: impl IntoIterator<Item = Markup>,
 ) -> HttpResponse {
     let again = format!("{REFRESH_SECONDS};url=?{AUTO}=1");
-    framed(visit, place, title, void("meta", &[("http-equiv", "refresh"), ("content", &again)]), body)
+    let refresh = void("meta", &[("http-equiv", "refresh"), ("content", &again)]);
+    // What is being typed in would be lost when the page loads itself again.
+    let search = el("a", &[("href", &format!("{PATH}/search")), ("accesskey", "s")], [text("Search")]);
+    framed(visit, place, title, refresh, search, body)
 }
 
 fn framed(
@@ -78,6 +81,7 @@ fn framed(
     place: Place,
     title: &str,
     head: Markup,
+    search: Markup,
     body: impl IntoIterator<Item = Markup>,
 ) -> HttpResponse {
     let notice = visit.console.sessions.take_notice(&visit.session).map_or_else(Markup::none, notice);
@@ -85,7 +89,7 @@ fn framed(
     let inner = [notice, heading].into_iter().chain(body);
     let main = el("main", &[("id", "main")], inner);
     let skip = el("a", &[("class", "skip"), ("href", "#main")], [text("To the content")]);
-    document(StatusCode::OK, title, head, [skip, bar(visit, place), main])
+    document(StatusCode::OK, title, head, [skip, bar(visit, place, search), main])
 }
 
 fn notice(notice: Notice) -> Markup {
@@ -93,16 +97,9 @@ fn notice(notice: Notice) -> Markup {
     el("p", &[("class", class), ("role", role)], [text(notice.words)])
 }
 
-/// What is at the top of each page.
-fn bar(visit: &Visit, place: Place) -> Markup {
-    let items = Place::ALL.into_iter().map(|(each, path, words)| {
-        let href = format!("{PATH}{path}");
-        let attributes: Attributes<'_> =
-            if each == place { &[("href", &href), ("aria-current", "page")] } else { &[("href", &href)] };
-        el("li", &[], [el("a", attributes, [text(words)])])
-    });
-    let nav = el("nav", &[("aria-label", "Console")], [el("ul", &[], items)]);
-    let search = el(
+/// The form by which anything is looked for.
+fn search(visit: &Visit) -> Markup {
+    el(
         "form",
         &[("method", "post"), ("action", &format!("{PATH}/search")), ("class", "row"), ("role", "search")],
         [
@@ -121,7 +118,18 @@ fn bar(visit: &Visit, place: Place) -> Markup {
             ),
             button("Search"),
         ],
-    );
+    )
+}
+
+/// What is at the top of each page.
+fn bar(visit: &Visit, place: Place, search: Markup) -> Markup {
+    let items = Place::ALL.into_iter().map(|(each, path, words)| {
+        let href = format!("{PATH}{path}");
+        let attributes: Attributes<'_> =
+            if each == place { &[("href", &href), ("aria-current", "page")] } else { &[("href", &href)] };
+        el("li", &[], [el("a", attributes, [text(words)])])
+    });
+    let nav = el("nav", &[("aria-label", "Console")], [el("ul", &[], items)]);
     let out = form(visit, &format!("{PATH}/sign-out"), "", [button("Sign out")]);
     let operator = visit.session.operator.as_str();
     let who = el("div", &[("class", "who")], [text(operator), out]);

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use actix_web::http::{StatusCode, header};
+use actix_web::http::{Method, StatusCode, header};
 use actix_web::{App, test};
 use async_trait::async_trait;
 use pix_conformance::builders::{name, withdrawal_command};
@@ -406,6 +406,8 @@ async fn a_form_of_another_session_or_site_does_nothing() {
         .insert_header((header::ORIGIN, ORIGIN))
         .insert_header(("sec-fetch-site", "cross-site"));
     assert_eq!(bed.call(elsewhere).await.status, StatusCode::FORBIDDEN);
+    let twice = [("suspended", "yes"), ("suspended", "no"), ("csrf", hers.as_str())];
+    assert_eq!(bed.post(&act, &ana, &twice).await.status, StatusCode::BAD_REQUEST);
     assert_eq!(bed.done(), Vec::<String>::new());
     assert_eq!(bed.post(&act, &ana, &fields).await.status, StatusCode::SEE_OTHER);
     assert_eq!(bed.done(), ["ana: suspend"]);
@@ -506,16 +508,21 @@ async fn two_operators_decide_and_one_can_not() {
     let act = format!("{page}/resolve");
     let (ana, bia) = (bed.sign_in("ana").await, bed.sign_in("bia").await);
     let (of_ana, of_bia) = (bed.csrf(&ana).await, bed.csrf(&bia).await);
-    let fields = |csrf: &str, reason: &str| {
-        [("csrf", csrf), ("verdict", "failed"), ("reason", reason)]
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    // The field of the form that says which proposal was shown.
+    let seen = async |cookie: &str| {
+        let shown = bed.get(&page, cookie).await.body;
+        shown.split("name=\"seen\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
     };
-    let decide = async |cookie: &str, csrf: &str, reason: &str| {
-        let fields = fields(csrf, reason);
-        let fields: Vec<_> = fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let before = seen(&bia).await;
+    assert_eq!(before, "");
+    let decide_having_seen = async |cookie: &str, csrf: &str, reason: &str, seen: &str| {
+        let fields = [("csrf", csrf), ("verdict", "failed"), ("reason", reason), ("seen", seen)];
         let answer = bed.post(&act, cookie, &fields).await;
         assert_eq!((answer.status, answer.location.as_str()), (StatusCode::SEE_OTHER, page.as_str()));
         bed.get(&page, cookie).await.body
+    };
+    let decide = async |cookie: &str, csrf: &str, reason: &str| {
+        decide_having_seen(cookie, csrf, reason, &seen(cookie).await).await
     };
     let queue = bed.get("/console/uncertain", &ana).await.body;
     assert!(queue.contains(&lost.id.to_string()) && queue.contains("R$\u{a0}40.00"), "{queue}");
@@ -529,6 +536,10 @@ async fn two_operators_decide_and_one_can_not() {
     let offered = bed.get(&page, &bia).await.body;
     assert!(offered.contains("ana proposed: failed") && offered.contains(">Confirm</button>"), "{offered}");
     assert!(bed.get("/console/uncertain", &bia).await.body.contains("ana proposed: failed"));
+    // She was told that a proposal moves nothing: it is none that her form could confirm.
+    let told = decide_having_seen(&bia, &of_bia, "so does the bank", &before).await;
+    assert!(told.contains("what is proposed has changed since you looked"), "{told}");
+    assert_eq!(bed.services.withdrawal(&lost).await.state.name(), "uncertain");
     let told = decide(&bia, &of_bia, "so does the bank").await;
     assert!(
         told.contains("Decided by two operators: it is failed.") && !told.contains("Decide by hand"),
@@ -537,8 +548,13 @@ async fn two_operators_decide_and_one_can_not() {
     assert_eq!(bed.services.withdrawal(&lost).await.state.name(), "failed");
     let log = bed.get("/console/audit-log", &bia).await.body;
     assert!(log.contains("resolve.failed_confirmed") && log.contains("the statement says so"), "{log}");
-    let wrong = bed.post(&act, &bia, &[("csrf", &of_bia), ("verdict", "perhaps"), ("reason", "xyz")]).await;
-    assert_eq!(wrong.status, StatusCode::BAD_REQUEST);
+    for (verdict, seen) in [("perhaps", ""), ("failed", "x")] {
+        let fields = [("csrf", of_bia.as_str()), ("verdict", verdict), ("reason", "xyz"), ("seen", seen)];
+        assert_eq!(bed.post(&act, &bia, &fields).await.status, StatusCode::BAD_REQUEST);
+    }
+    let nothing = format!("/console/transactions/{}/resolve", bed.services.id());
+    let fields = [("csrf", of_bia.as_str()), ("verdict", "failed"), ("reason", "xyz")];
+    assert_eq!(bed.post(&nothing, &bia, &fields).await.status, StatusCode::NOT_FOUND);
 }
 
 #[actix_web::test]
@@ -581,4 +597,45 @@ async fn each_act_is_done_in_the_name_of_who_is_signed_in_and_told() {
         assert_eq!(bed.post(&path, &bia, &[("csrf", &csrf), (name, value)]).await.status, status, "{path}");
     }
     assert_eq!(bed.done().len(), expected.len());
+}
+
+#[actix_web::test]
+async fn who_comes_by_another_method_is_told_which_there_are() {
+    let bed = Bed::new();
+    let ana = bed.sign_in("ana").await;
+    let owner = bed.integrator("Loja").await;
+    let asked = async |method: Method, path: &str| {
+        let app = test::init_service(App::new().configure(bed.mount.clone().routes())).await;
+        let request = test::TestRequest::default().method(method).uri(path);
+        let request =
+            request.insert_header((header::HOST, HOST)).insert_header((header::COOKIE, ana.as_str()));
+        let answer = test::call_service(&app, request.to_request()).await;
+        let allow = answer.headers().get(header::ALLOW).map(|allow| allow.to_str().unwrap().to_owned());
+        (answer.status().as_u16(), allow.unwrap_or_default())
+    };
+    let suspend = format!("/console/integrators/{owner}/suspend");
+    for (path, allow) in [
+        ("/console", "GET, HEAD"),
+        ("/console/search", "GET, HEAD, POST"),
+        ("/console/audit-log", "GET, HEAD"),
+        (suspend.as_str(), "POST"),
+    ] {
+        for method in [Method::PUT, Method::DELETE, Method::OPTIONS] {
+            assert_eq!(asked(method, path).await, (405, allow.to_owned()), "{path}");
+        }
+        let head = if allow == "POST" { (405, allow.to_owned()) } else { (200, String::new()) };
+        assert_eq!(asked(Method::HEAD, path).await, head, "{path}");
+    }
+    assert_eq!(asked(Method::PUT, "/console/nowhere").await.0, 404);
+}
+
+#[actix_web::test]
+async fn a_page_that_loads_itself_again_has_no_field_to_type_in() {
+    let bed = Bed::new();
+    let ana = bed.sign_in("ana").await;
+    let watched = bed.get("/console", &ana).await.body;
+    assert!(watched.contains("http-equiv=\"refresh\"") && watched.contains("href=\"/console/search\""));
+    assert!(!watched.contains("type=\"search\""), "{watched}");
+    let paused = bed.get("/console?paused=1", &ana).await.body;
+    assert!(!paused.contains("http-equiv=\"refresh\"") && paused.contains("type=\"search\""), "{paused}");
 }

@@ -5,6 +5,7 @@
 //! elsewhere, proves the whole journal.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -13,6 +14,7 @@ use thiserror::Error;
 
 use crate::error::StoreError;
 use crate::ports::MAX_STALE_RETRIES;
+use crate::text::is_unsafe;
 use crate::time::{Clock, Timestamp};
 
 /// The most characters of an operator's name.
@@ -24,14 +26,39 @@ pub const MAX_LOG_DETAIL_CHARS: usize = 500;
 /// How many entries are verified at once.
 const VERIFY_PAGE: u32 = 500;
 
-/// Who administers: a name of 1 to 64 characters, none of them a control or blank at an end. It says who claims to have
-/// acted; whoever can reach the database could claim any.
+/// The shortest and longest reason of an act, in characters: two of them and two names fit one line of evidence.
+pub const REASON_CHARS: RangeInclusive<usize> = 3..=150;
+
+/// The reason of an act, trimmed.
+///
+/// # Errors
+///
+/// A sentence, when it is too short or long, or has control, invisible or direction-changing characters: it is shown in lines
+/// beside others, which it must not look like.
+pub fn reason(text: &str) -> Result<&str, &'static str> {
+    let text = text.trim();
+    if !REASON_CHARS.contains(&text.chars().count()) {
+        return Err("the reason must have 3 to 150 characters");
+    }
+    if text.chars().any(is_unsafe) {
+        return Err("the reason must not contain control, invisible or direction-changing characters");
+    }
+    Ok(text)
+}
+
+/// Who administers: a name of 1 to 64 characters, none of them a control, invisible or direction-changing one, or blank at an
+/// end. It says who claims to have acted; whoever can reach the database could claim any.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operator(String);
 
 impl Operator {
     /// Reads a name.
     pub fn parse(text: &str) -> Option<Self> {
+        Self::kept(text).filter(|_| !text.chars().any(is_unsafe))
+    }
+
+    /// A name as it is kept: it may have invisible characters, which were let in once.
+    pub fn kept(text: &str) -> Option<Self> {
         let fits = (1..=MAX_OPERATOR_CHARS).contains(&text.chars().count());
         (fits && text.trim() == text && !text.chars().any(char::is_control)).then(|| Self(text.to_owned()))
     }

@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::audit_log::{Action, AuditLog, LogEntry, Operator};
+pub use crate::audit_log::REASON_CHARS;
+use crate::audit_log::{self, Action, AuditLog, LogEntry, Operator};
 use crate::error::{ServiceError, StoreError};
 use crate::ids::{IntegratorId, RefundId, ResourceKind, ResourceRef, WithdrawalId};
 use crate::ports::Ports;
@@ -31,9 +32,6 @@ pub const PROPOSAL_LIFETIME: Duration = Duration::from_hours(24);
 /// For how long a provider that once had a movement must have said that it doesn't know it, before operators may call that
 /// failed.
 pub const FORGOTTEN_FOR: Duration = Duration::from_hours(24);
-
-/// The shortest and longest reason, in characters: two of them and two names fit one line of evidence.
-pub const REASON_CHARS: std::ops::RangeInclusive<usize> = 3..=150;
 
 /// How many entries of the journal are looked through for a proposal.
 const MAX_ENTRIES: u32 = 20;
@@ -82,6 +80,20 @@ pub struct Decision {
     pub reason: String,
     /// Who says so.
     pub operator: Operator,
+    /// What its operator has seen of what others proposed.
+    pub seen: Seen,
+}
+
+/// Which proposal an operator knew of: who is told that a proposal moves nothing confirms none by it, since another operator has
+/// proposed the same meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// It wasn't looked; whatever stands is confirmed by saying the same.
+    NotLooked,
+    /// That nothing was proposed.
+    Nothing,
+    /// The proposal with this number in the audit log.
+    Proposal(u64),
 }
 
 /// What came of it.
@@ -119,9 +131,7 @@ impl DecisionService {
 
     /// Proposes a decision, or confirms the one that another operator has proposed.
     pub async fn decide(&self, decision: &Decision) -> Result<Decided, ServiceError> {
-        if !REASON_CHARS.contains(&decision.reason.trim().chars().count()) {
-            return Err(ServiceError::InvalidState("the reason must have 3 to 150 characters"));
-        }
+        let reason = audit_log::reason(&decision.reason).map_err(ServiceError::InvalidState)?;
         if !self.ports.is_clock_right() {
             return Err(ServiceError::InvalidState(
                 "this node's clock is not right, as its /health/ready says: decide when it is",
@@ -155,6 +165,17 @@ impl DecisionService {
         // What was said of an earlier sending says nothing of this one.
         let newest =
             newest.filter(|entry| now.since(entry.at) < PROPOSAL_LIFETIME && entry.at >= submitted_at);
+        let standing = newest.filter(|entry| is_proposal(entry.action)).map(|entry| entry.number);
+        let is_as_seen = match decision.seen {
+            Seen::NotLooked => true,
+            Seen::Nothing => standing.is_none(),
+            Seen::Proposal(number) => standing == Some(number),
+        };
+        if !is_as_seen {
+            return Err(ServiceError::InvalidState(
+                "what is proposed has changed since you looked: look again, and decide then",
+            ));
+        }
         let proposed = newest.filter(|entry| entry.action == decision.verdict.proposed());
         let confirmed = newest.filter(|entry| entry.action == decision.verdict.confirmed());
         if let Some(confirmed) = confirmed {
@@ -166,12 +187,12 @@ impl DecisionService {
                 "a second operator has to confirm this: another than the one who proposed it",
             )),
             Some(first) => {
-                let detail = agreed(first, decision);
+                let detail = agreed(first, &decision.operator, reason);
                 self.write(decision, decision.verdict.confirmed(), &subject, &detail).await?;
                 self.carry_out(resource, decision.verdict, submitted_at, &detail).await
             }
             None => {
-                self.write(decision, decision.verdict.proposed(), &subject, decision.reason.trim()).await?;
+                self.write(decision, decision.verdict.proposed(), &subject, reason).await?;
                 Ok(Decided::Proposed(resource, now.plus(PROPOSAL_LIFETIME)))
             }
         }
@@ -246,24 +267,16 @@ impl DecisionService {
     }
 }
 
-fn agreed(first: &LogEntry, second: &Decision) -> String {
-    format!(
-        "decided by {} ({}) and {} ({})",
-        first.operator.as_str(),
-        first.detail,
-        second.operator.as_str(),
-        second.reason.trim()
-    )
+fn agreed(first: &LogEntry, second: &Operator, reason: &str) -> String {
+    format!("decided by {} ({}) and {} ({})", first.operator.as_str(), first.detail, second.as_str(), reason)
+}
+
+const fn is_proposal(action: Action) -> bool {
+    matches!(action, Action::CompletedProposed | Action::FailedProposed)
 }
 
 const fn is_verdict(action: Action) -> bool {
-    matches!(
-        action,
-        Action::CompletedProposed
-            | Action::FailedProposed
-            | Action::CompletedConfirmed
-            | Action::FailedConfirmed
-    )
+    is_proposal(action) || matches!(action, Action::CompletedConfirmed | Action::FailedConfirmed)
 }
 
 /// When it was last about to be sent, and whether the provider ever said that it took it.

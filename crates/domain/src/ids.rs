@@ -31,8 +31,9 @@ uuid_id! {
 
 /// Where new identifiers come from.
 ///
-/// An implementation MUST never return the same id twice, on any node, and SHOULD return UUIDs of version 7, whose
-/// order is roughly that of their making: lists are read by it.
+/// An implementation MUST never return the same id twice, on any node, and MUST return UUIDs of version 7 (RFC 9562 §5.7) whose
+/// time is that of the [`Clock`](crate::time::Clock) to within an hour ([`MAX_ID_DISORDER`](crate::list::MAX_ID_DISORDER)): lists,
+/// and the statement of one record, are read by it.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 pub trait Ids: Send + Sync {
     /// A new id.

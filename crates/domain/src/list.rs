@@ -32,7 +32,7 @@ pub enum Cursor<K = Uuid> {
 }
 
 /// Which rows.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListQuery {
     /// Names of states; none means all.
     pub states: Vec<&'static str>,
@@ -52,6 +52,23 @@ pub struct ListQuery {
     pub cursor: Option<Cursor>,
     /// How many rows at the most. A store answers with exactly that many when there are.
     pub limit: u32,
+}
+
+impl Default for ListQuery {
+    /// All of them, [`DEFAULT_PER_PAGE`] at a time.
+    fn default() -> Self {
+        Self {
+            states: Vec::new(),
+            external_id: None,
+            metadata: Metadata::default(),
+            created_from: None,
+            created_to: None,
+            least_id: None,
+            end_id: None,
+            cursor: None,
+            limit: DEFAULT_PER_PAGE,
+        }
+    }
 }
 
 impl ListQuery {

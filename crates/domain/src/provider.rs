@@ -187,7 +187,8 @@ pub struct RefundOrder {
 pub enum ReceiptKey {
     /// Its end-to-end id.
     EndToEnd(EndToEndId),
-    /// The provider's id of the charge, for a provider that doesn't tell the end-to-end id: then one payment a charge.
+    /// Another id of the provider, of the payment or of its charge, when it doesn't tell the end-to-end id: then one payment of a charge
+    /// is credited, and a further one makes a finding (`unidentified_payment`).
     Transaction(ProviderId),
 }
 
@@ -229,7 +230,7 @@ pub struct ChargeReport {
     pub provider_id: ProviderId,
     /// Every PIX received on it, in the provider's order.
     pub payments: Vec<Payment>,
-    /// How much of the payments the provider says went back, whoever sent it back.
+    /// How much of the payments the provider says went back so far, in all, whoever sent it back: our own refunds are part of it.
     pub refunded: Cents,
     /// Whether the provider has removed it.
     pub canceled: bool,
@@ -251,7 +252,7 @@ pub enum Progress {
         /// The provider's reason.
         message: String,
     },
-    /// It was completed, and this much came back.
+    /// It was completed, and this much of it has come back so far, in all: not what came back this time.
     Returned(Cents),
 }
 
@@ -283,7 +284,8 @@ pub enum ProviderError {
         /// The whole answer.
         body: ProviderBody,
     },
-    /// Nothing was sent.
+    /// Nothing was sent, and an adapter MUST be sure of it: once a call may have been read, whatever goes wrong after that is
+    /// [`Self::Indeterminate`], an answer that can't be understood too. What is `Unavailable` is sent again, or given back.
     #[error("the provider can't be reached: {0}")]
     Unavailable(String),
     /// It may have happened.

@@ -49,7 +49,9 @@ impl Reconciler {
         self.transactions.follow_up(due).await
     }
 
-    /// Claims and processes one batch, one after another; how many it was.
+    /// Claims and processes one batch, one after another; how many it was. What goes wrong with one is not told, since it is claimed
+    /// again after its lease: to see it, use [`record`](Self::record), [`claim`](Self::claim) and [`process`](Self::process). Callbacks
+    /// are not among it ([`CallbackService`](crate::callbacks::CallbackService)).
     pub async fn run_once(&self) -> Result<usize, StoreError> {
         self.record().await;
         let due = self.claim(BATCH).await?;

@@ -3,6 +3,7 @@
 //! One rule ([`clean`]) serves every free text, so that no name can hide, reorder or break what is shown
 //! around it in a log, on a receipt or on the payment page. Nothing here knows where a text goes.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::invalid::Invalid;
@@ -54,7 +55,7 @@ fn is_plain(text: &str) -> bool {
 }
 
 /// Characters that change how the text around them is read, or can't be seen at all.
-fn is_unsafe(c: char) -> bool {
+pub(crate) fn is_unsafe(c: char) -> bool {
     c.is_control() // NUL, C0, DEL, C1
         || matches!(c,
             '\u{AD}' | '\u{61C}' | '\u{180E}' // soft hyphen, Arabic letter mark, Mongolian separator
@@ -63,6 +64,15 @@ fn is_unsafe(c: char) -> bool {
             | '\u{2060}'..='\u{206F}' // word joiner, invisible operators, direction isolates
             | '\u{FEFF}' | '\u{FFF9}'..='\u{FFFB}' // byte order mark, annotations
             | '\u{E0000}'..='\u{E007F}') // tags
+}
+
+/// A text of elsewhere as it can be shown among others: U+FFFD stands where it has a character that [`clean`] refuses.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    if text.chars().any(is_unsafe) {
+        Cow::Owned(text.chars().map(|c| if is_unsafe(c) { char::REPLACEMENT_CHARACTER } else { c }).collect())
+    } else {
+        Cow::Borrowed(text)
+    }
 }
 
 /// `clean`, and something has to be left.
@@ -392,6 +402,15 @@ mod tests {
                 c.escape_unicode()
             );
         }
+    }
+
+    #[test]
+    fn what_is_shown_among_others_has_no_unsafe_character() {
+        assert!(matches!(visible("Padaria São João, 1ª via"), Cow::Borrowed("Padaria São João, 1ª via")));
+        assert_eq!(
+            visible("ok\n  2  ana\u{1b}[31m\u{202e}x\0"),
+            "ok\u{fffd}  2  ana\u{fffd}[31m\u{fffd}x\u{fffd}"
+        );
     }
 
     #[test]

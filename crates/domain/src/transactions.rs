@@ -84,6 +84,12 @@ impl TransactionService {
         }
     }
 
+    /// See [`ChargeService::of_operators`].
+    #[must_use]
+    pub fn of_operators(self) -> Self {
+        Self { charges: self.charges.of_operators(), ..self }
+    }
+
     /// See [`Reconciler::record`](crate::reconciler::Reconciler::record). What can't be told yet, or not yet be found, is
     /// remembered.
     pub(crate) async fn record(&self) -> usize {

@@ -69,151 +69,98 @@ impl Record {
     }
 }
 
-/// What happened to a record. Its sequence number is the version of the record after the change, so `(resource,
-/// sequence)` is its identity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum EventKind {
+/// The kinds of events, with their names: one list, so that none is forgotten in another.
+macro_rules! event_kinds {
+    ($($(#[$what:meta])* $kind:ident = $name:literal,)+) => {
+        /// What happened to a record. Its sequence number is the version of the record after the change, so `(resource,
+        /// sequence)` is its identity.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum EventKind {
+            $($(#[$what])* $kind,)+
+        }
+
+        impl EventKind {
+            /// Every kind, in the order of their codes.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$kind),+];
+
+            /// The stable name, as stored.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $name,)+
+                }
+            }
+        }
+    };
+}
+
+event_kinds! {
     /// A charge was stored before the provider confirmed it.
-    ChargeCreating,
+    ChargeCreating = "charge.creating",
     /// The QR code is live.
-    ChargePending,
+    ChargePending = "charge.pending",
     /// The provider refused to create it.
-    ChargeFailed,
+    ChargeFailed = "charge.failed",
     /// A PIX was credited: the first one of its charge.
-    ChargePaid,
+    ChargePaid = "charge.paid",
     /// A further PIX on a paid charge was credited.
-    ChargePaidAgain,
+    ChargePaidAgain = "charge.paid_again",
     /// Its time is over and the provider was asked.
-    ChargeExpired,
+    ChargeExpired = "charge.expired",
     /// Removed.
-    ChargeCanceled,
+    ChargeCanceled = "charge.canceled",
     /// A refund took its share of what was paid.
-    ChargeRefundReserved,
+    ChargeRefundReserved = "charge.refund_reserved",
     /// A refund was done.
-    ChargeRefunded,
+    ChargeRefunded = "charge.refunded",
     /// A refund failed; its share is free again.
-    ChargeRefundReleased,
+    ChargeRefundReleased = "charge.refund_released",
     /// The provider sent money of it back, which nobody here asked for.
-    ChargeTakenBack,
+    ChargeTakenBack = "charge.taken_back",
     /// A withdrawal was accepted and its money held.
-    WithdrawalCreated,
+    WithdrawalCreated = "withdrawal.created",
     /// It was definitely not sent and waits for another try.
-    WithdrawalQueued,
+    WithdrawalQueued = "withdrawal.queued",
     /// It is about to be sent.
-    WithdrawalSubmitting,
+    WithdrawalSubmitting = "withdrawal.submitting",
     /// The provider took it.
-    WithdrawalAccepted,
+    WithdrawalAccepted = "withdrawal.accepted",
     /// Nobody knows whether it was sent.
-    WithdrawalUncertain,
+    WithdrawalUncertain = "withdrawal.uncertain",
     /// It has been unknown for too long.
-    WithdrawalNeedsReview,
+    WithdrawalNeedsReview = "withdrawal.needs_review",
     /// The money arrived.
-    WithdrawalCompleted,
+    WithdrawalCompleted = "withdrawal.completed",
     /// It did not and will not happen.
-    WithdrawalFailed,
+    WithdrawalFailed = "withdrawal.failed",
     /// Taken back by the integrator before it was sent.
-    WithdrawalCanceled,
+    WithdrawalCanceled = "withdrawal.canceled",
     /// Money came back after completion.
-    WithdrawalReturned,
+    WithdrawalReturned = "withdrawal.returned",
     /// The money left, though it was thought not to and had been released.
-    WithdrawalSettledLate,
+    WithdrawalSettledLate = "withdrawal.settled_late",
     /// A refund was accepted and its money held.
-    RefundCreated,
+    RefundCreated = "refund.created",
     /// It was definitely not sent and waits for another try.
-    RefundQueued,
+    RefundQueued = "refund.queued",
     /// It is about to be sent.
-    RefundSubmitting,
+    RefundSubmitting = "refund.submitting",
     /// The provider took it.
-    RefundAccepted,
+    RefundAccepted = "refund.accepted",
     /// Nobody knows whether it was sent.
-    RefundUncertain,
+    RefundUncertain = "refund.uncertain",
     /// It has been unknown for too long.
-    RefundNeedsReview,
+    RefundNeedsReview = "refund.needs_review",
     /// The money went back.
-    RefundCompleted,
+    RefundCompleted = "refund.completed",
     /// It did not and will not happen.
-    RefundFailed,
+    RefundFailed = "refund.failed",
     /// A part of another integrator's payment came in.
-    SplitReceived,
+    SplitReceived = "split.received",
     /// Of it was taken back what was sent back of the payment.
-    SplitTakenBack,
+    SplitTakenBack = "split.taken_back",
 }
 
 impl EventKind {
-    /// Every kind, in the order of their codes.
-    pub const ALL: [Self; 32] = [
-        Self::ChargeCreating,
-        Self::ChargePending,
-        Self::ChargeFailed,
-        Self::ChargePaid,
-        Self::ChargePaidAgain,
-        Self::ChargeExpired,
-        Self::ChargeCanceled,
-        Self::ChargeRefundReserved,
-        Self::ChargeRefunded,
-        Self::ChargeRefundReleased,
-        Self::ChargeTakenBack,
-        Self::WithdrawalCreated,
-        Self::WithdrawalQueued,
-        Self::WithdrawalSubmitting,
-        Self::WithdrawalAccepted,
-        Self::WithdrawalUncertain,
-        Self::WithdrawalNeedsReview,
-        Self::WithdrawalCompleted,
-        Self::WithdrawalFailed,
-        Self::WithdrawalCanceled,
-        Self::WithdrawalReturned,
-        Self::WithdrawalSettledLate,
-        Self::RefundCreated,
-        Self::RefundQueued,
-        Self::RefundSubmitting,
-        Self::RefundAccepted,
-        Self::RefundUncertain,
-        Self::RefundNeedsReview,
-        Self::RefundCompleted,
-        Self::RefundFailed,
-        Self::SplitReceived,
-        Self::SplitTakenBack,
-    ];
-
-    /// The stable name, as stored.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::ChargeCreating => "charge.creating",
-            Self::ChargePending => "charge.pending",
-            Self::ChargeFailed => "charge.failed",
-            Self::ChargePaid => "charge.paid",
-            Self::ChargePaidAgain => "charge.paid_again",
-            Self::ChargeExpired => "charge.expired",
-            Self::ChargeCanceled => "charge.canceled",
-            Self::ChargeRefundReserved => "charge.refund_reserved",
-            Self::ChargeRefunded => "charge.refunded",
-            Self::ChargeRefundReleased => "charge.refund_released",
-            Self::ChargeTakenBack => "charge.taken_back",
-            Self::WithdrawalCreated => "withdrawal.created",
-            Self::WithdrawalQueued => "withdrawal.queued",
-            Self::WithdrawalSubmitting => "withdrawal.submitting",
-            Self::WithdrawalAccepted => "withdrawal.accepted",
-            Self::WithdrawalUncertain => "withdrawal.uncertain",
-            Self::WithdrawalNeedsReview => "withdrawal.needs_review",
-            Self::WithdrawalCompleted => "withdrawal.completed",
-            Self::WithdrawalFailed => "withdrawal.failed",
-            Self::WithdrawalCanceled => "withdrawal.canceled",
-            Self::WithdrawalReturned => "withdrawal.returned",
-            Self::WithdrawalSettledLate => "withdrawal.settled_late",
-            Self::RefundCreated => "refund.created",
-            Self::RefundQueued => "refund.queued",
-            Self::RefundSubmitting => "refund.submitting",
-            Self::RefundAccepted => "refund.accepted",
-            Self::RefundUncertain => "refund.uncertain",
-            Self::RefundNeedsReview => "refund.needs_review",
-            Self::RefundCompleted => "refund.completed",
-            Self::RefundFailed => "refund.failed",
-            Self::SplitReceived => "split.received",
-            Self::SplitTakenBack => "split.taken_back",
-        }
-    }
-
     /// The kind with that name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)

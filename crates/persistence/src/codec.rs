@@ -94,6 +94,11 @@ pub fn quantity(column: &str, value: i64) -> Result<u64, StoreError> {
     u64::try_from(value).ok().ok_or_else(|| damaged(column, "a quantity"))
 }
 
+/// The number after which entries are looked for: none is kept with a larger one.
+pub fn after(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
 /// The number of an entry, to be kept.
 pub fn to_entry_number(value: u64) -> Result<i64, StoreError> {
     let refuse = || StoreError::Rejected("a book has at most 2^63 - 1 entries".to_owned());

@@ -19,7 +19,7 @@ use pix_domain::callbacks::CallbackService;
 use pix_domain::charges::service::{ChargeService, CreateCharge};
 use pix_domain::credentials::store::IntegratorStore;
 use pix_domain::credentials::{Integrator, IntegratorStatus};
-use pix_domain::decisions::{Decision, DecisionService, Verdict};
+use pix_domain::decisions::{Decision, DecisionService, Seen, Verdict};
 use pix_domain::end_to_end::EndToEndId;
 use pix_domain::error::ServiceError;
 use pix_domain::fees::{FeeRule, FeeSchedule, Percent};
@@ -524,7 +524,9 @@ impl World {
                 let operator = Operator::parse(name).expect("a name");
                 let reason = "seen in the provider's log".to_owned();
                 // What fails is tried again by somebody, or never.
-                let _ = decisions.decide(&Decision { id, verdict, reason, operator }).await;
+                let _ = decisions
+                    .decide(&Decision { id, verdict, reason, operator, seen: Seen::NotLooked })
+                    .await;
             }
         });
     }

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use pix_domain::audit_log::{AuditLog, LogEntry};
+use pix_domain::text::visible;
 use serde_json::{Value, json};
 
 use super::{answer, rfc3339};
@@ -61,9 +62,10 @@ fn row(entry: &LogEntry) -> Value {
 fn line(entry: &LogEntry) -> String {
     let LogEntry { number, operator, action, subject, detail, .. } = entry;
     format!(
-        "{number:6}  {}  {}  {}  {subject}  {detail}",
+        "{number:6}  {}  {}  {}  {subject}  {}",
         rfc3339(entry.at),
-        operator.as_str(),
-        action.as_str()
+        visible(operator.as_str()),
+        action.as_str(),
+        visible(detail)
     )
 }

@@ -6,6 +6,7 @@ use anyhow::bail;
 use pix_domain::audit_log::Action;
 use pix_domain::credentials::{Integrator, IntegratorStatus};
 use pix_domain::ids::{Ids, IntegratorId};
+use pix_domain::text::{clean, visible};
 use pix_domain::time::Clock;
 use serde_json::json;
 
@@ -40,8 +41,9 @@ pub async fn run(config: &Config, command: cli::Integrator) -> anyhow::Result<Ex
             let all = store.integrators.list().await?;
             let rows: Vec<_> = all.iter().map(row).collect();
             Ok(answer(json, &json!(rows), || {
-                let lines =
-                    all.iter().map(|one| format!("{}  {:9}  {}", one.id, status(one.status), one.name));
+                let lines = all
+                    .iter()
+                    .map(|one| format!("{}  {:9}  {}", one.id, status(one.status), visible(&one.name)));
                 lines.collect::<Vec<_>>().join("\n")
             }))
         }
@@ -56,19 +58,19 @@ pub async fn run(config: &Config, command: cli::Integrator) -> anyhow::Result<Ex
 
 /// Makes an integrator with an empty wallet.
 pub async fn create(store: &Store, journal: &Journal, name: &str) -> anyhow::Result<Integrator> {
-    let name = name.trim();
-    if name.is_empty() || name.chars().count() > MAX_NAME_CHARS || name.chars().any(char::is_control) {
-        bail!("--name must be 1 to {MAX_NAME_CHARS} characters without control characters");
+    let name = clean(name, MAX_NAME_CHARS, "--name")?;
+    if name.is_empty() {
+        bail!("--name must have 1 to {MAX_NAME_CHARS} characters");
     }
     let integrator = Integrator {
         id: IntegratorId(SystemIds.next()),
-        name: name.to_owned(),
+        name: name.clone(),
         status: IntegratorStatus::Active,
         postback_scope: None,
         split_postback: None,
         created_at: SystemClock.now(),
     };
-    journal.record(Action::IntegratorCreated, &integrator.id.to_string(), name).await?;
+    journal.record(Action::IntegratorCreated, &integrator.id.to_string(), &name).await?;
     store.integrators.create(integrator.clone()).await?;
     Ok(integrator)
 }

@@ -5,7 +5,7 @@ use std::io::{BufRead, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use pix_domain::audit_log::Action;
+use pix_domain::audit_log::{Action, MAX_LOG_DETAIL_CHARS};
 use pix_domain::charges::{Charge, Receipt};
 use pix_domain::end_to_end::EndToEndId;
 use pix_domain::ids::{IntegratorId, ResourceRef};
@@ -13,7 +13,7 @@ use pix_domain::party::{Document, PixKey, PixKeyType};
 use pix_domain::people::{Held, KINDS, Person, Walk};
 use pix_domain::provider::{Party, ProviderBody};
 use pix_domain::refunds::Refund;
-use pix_domain::text::{Description, Email, PayerQuestion, PersonName};
+use pix_domain::text::{Description, Email, PayerQuestion, PersonName, clean};
 use pix_domain::withdrawals::Withdrawal;
 use serde_json::{Value, json};
 
@@ -37,6 +37,7 @@ pub async fn run(config: &Config, command: cli::Person) -> anyhow::Result<ExitCo
     if reason.trim().is_empty() {
         bail!("--reason must say why, such as the number of the request");
     }
+    clean(reason, MAX_LOG_DETAIL_CHARS, "--reason")?;
     let store = Store::open_existing(config).await?;
     let mut owners: Vec<_> = store.integrators.list().await?.iter().map(|one| one.id).collect();
     if let Some(only) = who.integrator {

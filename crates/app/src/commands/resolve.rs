@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Context;
-use pix_domain::decisions::{Decided, Decision, DecisionService, Verdict};
+use pix_domain::decisions::{Decided, Decision, DecisionService, Seen, Verdict};
 use pix_domain::error::ServiceError;
 use pix_domain::transactions::Transaction;
 use serde_json::json;
@@ -36,6 +36,7 @@ pub async fn run(config: &Config, arguments: cli::Resolve) -> anyhow::Result<Exi
         verdict,
         reason: arguments.reason,
         operator: journal.operator().clone(),
+        seen: Seen::NotLooked,
     };
     let decided = match service.decide(&decision).await {
         Ok(decided) => decided,

@@ -13,8 +13,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
-use pix_domain::audit_log::Action;
+use anyhow::{Context, anyhow, bail};
+use pix_domain::audit_log::{self, Action};
 use pix_domain::ids::ResourceKind;
 use pix_domain::restore::{Doubt, cast_doubt};
 use pix_domain::time::{Clock, Timestamp};
@@ -39,8 +39,6 @@ use crate::system::SystemClock;
 const SETTLE: Duration = Duration::from_mins(2);
 /// How far back `--ask` goes: a payment can be refunded, and taken back, for 90 days (BCB, devolução and MED).
 const ASKED_ABOUT: Duration = Duration::from_hours(90 * 24);
-/// The lengths of a reason, in characters.
-const REASON_CHARS: std::ops::RangeInclusive<usize> = 3..=150;
 
 /// Runs the subcommand.
 pub async fn run(config: &Config, arguments: cli::Restore) -> anyhow::Result<ExitCode> {
@@ -49,9 +47,12 @@ pub async fn run(config: &Config, arguments: cli::Restore) -> anyhow::Result<Exi
     }
     match (&arguments.file, arguments.mark, arguments.open) {
         (Some(file), ..) => {
+            let why = match arguments.reason {
+                Some(_) => reason(&arguments)?,
+                None => "restored from a backup",
+            };
             put_in_place(config, file).await?;
-            let why = arguments.reason.clone().unwrap_or_else(|| "restored from a backup".to_owned());
-            mark(config, &why, arguments.verify, arguments.json).await
+            mark(config, why, arguments.verify, arguments.json).await
         }
         (None, true, _) => mark(config, reason(&arguments)?, false, arguments.json).await,
         (None, _, true) => open(config, reason(&arguments)?, arguments.json).await,
@@ -60,11 +61,8 @@ pub async fn run(config: &Config, arguments: cli::Restore) -> anyhow::Result<Exi
 }
 
 fn reason(arguments: &cli::Restore) -> anyhow::Result<&str> {
-    let reason = arguments.reason.as_deref().unwrap_or_default();
-    if !REASON_CHARS.contains(&reason.chars().count()) {
-        bail!("say why, in 3 to 150 characters: --reason '…'");
-    }
-    Ok(reason)
+    audit_log::reason(arguments.reason.as_deref().unwrap_or_default())
+        .map_err(|refused| anyhow!("say why: --reason '…'; {refused}"))
 }
 
 /// Makes the backup the database that the settings name.
@@ -240,7 +238,7 @@ async fn ask(config: &Config, json: bool) -> anyhow::Result<ExitCode> {
     let store = Store::open_existing(config).await?;
     gateway::refuse_another_provider(config, &store).await?;
     let ports = gateway::idle_ports(config, &store, Gate::of(&store, config.restore_ask).await?).await?;
-    let transactions = TransactionService::new(ports);
+    let transactions = TransactionService::new(ports).of_operators();
     let since = Timestamp::from_micros(
         SystemClock.now().micros().saturating_sub(i64::try_from(ASKED_ABOUT.as_micros()).unwrap_or(i64::MAX)),
     );

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use pix_domain::audit_log::{Action, AuditLog, LogEntry, Operator};
 use pix_domain::callbacks::Callback;
-use pix_domain::decisions::{Decided, Decision, FORGOTTEN_FOR, PROPOSAL_LIFETIME, Verdict};
+use pix_domain::decisions::{
+    Decided, Decision, FORGOTTEN_FOR, PROPOSAL_LIFETIME, REASON_CHARS, Seen, Verdict,
+};
 use pix_domain::error::ServiceError;
 use pix_domain::evidence::{EvidenceKind, MAX_SILENCE, MIN_REPEAT_GAP, Proof};
 use pix_domain::ids::IntegratorId;
@@ -22,7 +24,8 @@ fn operator(name: &str) -> Operator {
 
 async fn decide(services: &Services, id: Uuid, verdict: Verdict, who: &str) -> Result<Decided, ServiceError> {
     let reason = format!("{who} has seen the bank's statement");
-    services.decisions.decide(&Decision { id, verdict, reason, operator: operator(who) }).await
+    let seen = Seen::NotLooked;
+    services.decisions.decide(&Decision { id, verdict, reason, operator: operator(who), seen }).await
 }
 
 fn log(services: &Services) -> AuditLog {
@@ -227,6 +230,57 @@ pub async fn who_disagrees_confirms_nothing(harness: &mut dyn StoreHarness) {
     services.wait(PROPOSAL_LIFETIME.saturating_sub(Duration::from_secs(1)));
     assert!(matches!(decide(&services, id, Verdict::Failed, "ana").await, Ok(Decided::Done(_))));
     assert_eq!(services.balances(integrator_id).await, (10_000, 0));
+}
+
+/// Who was told that a proposal moves nothing confirms none, though another operator has proposed the same meanwhile.
+pub async fn who_has_not_seen_a_proposal_confirms_none(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let (integrator_id, withdrawal) = lost(&services).await;
+    let id = withdrawal.id.0;
+    let decide = async |who: &str, seen: Seen| {
+        let (verdict, reason) = (Verdict::Failed, "the bank's statement".to_owned());
+        services.decisions.decide(&Decision { id, verdict, reason, operator: operator(who), seen }).await
+    };
+    let changed = |came: Result<Decided, ServiceError>| matches!(came, Err(ServiceError::InvalidState(why)) if why.contains("changed"));
+    assert!(changed(decide("rui", Seen::Proposal(1)).await));
+    assert!(matches!(decide("rui", Seen::Nothing).await, Ok(Decided::Proposed(..))));
+    assert!(changed(decide("ana", Seen::Nothing).await));
+    assert_eq!(services.balances(integrator_id).await, (6_000, 4_000));
+    let about = log(&services).about(&id.to_string(), 1).await.expect("entries");
+    let number = about.first().expect("a proposal").number;
+    assert!(changed(decide("ana", Seen::Proposal(number.saturating_add(1))).await));
+    assert_eq!(actions(&services, id).await, [Action::FailedProposed]);
+    assert!(matches!(decide("ana", Seen::Proposal(number)).await, Ok(Decided::Done(_))));
+    assert_eq!(services.balances(integrator_id).await, (10_000, 0));
+}
+
+/// A reason stands in lines beside others: it is of what can be seen, and of no line of its own.
+pub async fn a_reason_that_could_look_like_another_line_is_refused(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let (_, withdrawal) = lost(&services).await;
+    let decide = async |reason: &str| {
+        let (id, operator) = (withdrawal.id.0, operator("ana"));
+        let (reason, seen) = (reason.to_owned(), Seen::NotLooked);
+        services.decisions.decide(&Decision { id, verdict: Verdict::Failed, reason, operator, seen }).await
+    };
+    let longest = "ã".repeat(*REASON_CHARS.end());
+    for reason in [
+        "",
+        "  no  ",
+        &format!("{longest}a"),
+        "ok\n   999  rui  ok",
+        "ok \u{1b}[31m",
+        "ok \0",
+        "ok \u{202e}ana",
+    ] {
+        let refused = decide(reason).await;
+        assert!(
+            matches!(refused, Err(ServiceError::InvalidState(why)) if why.starts_with("the reason must")),
+            "{reason:?}: {refused:?}"
+        );
+    }
+    assert_eq!(actions(&services, withdrawal.id.0).await, []);
+    assert!(matches!(decide(&format!(" {longest} ")).await, Ok(Decided::Proposed(..))));
 }
 
 /// Whoever died between the journal and the money is finished by the same command, by anybody.

@@ -232,7 +232,9 @@ pub async fn the_feed_is_read_in_pieces(harness: &mut dyn StoreHarness) {
     let all = EventQuery { limit: 100, ..EventQuery::default() };
     assert_eq!(read(EventQuery { limit: 2, ..all.clone() }).await, [1, 2]);
     assert_eq!(read(EventQuery { limit: 2, after: 2, ..all.clone() }).await, [3, 4]);
-    assert_eq!(read(EventQuery { after: 5, ..all.clone() }).await, [0_u64; 0]);
+    for after in [5, i64::MAX.unsigned_abs(), u64::MAX] {
+        assert_eq!(read(EventQuery { after, ..all.clone() }).await, [0_u64; 0]);
+    }
     assert_eq!(read(EventQuery { resource_id: Some(first.id.0), ..all.clone() }).await, [1]);
     let kinds = vec![EventKind::ChargeExpired, EventKind::WithdrawalCompleted];
     assert_eq!(read(EventQuery { kinds, ..all.clone() }).await, [0_u64; 0]);

@@ -3,7 +3,7 @@
 use super::Page;
 use crate::PATH;
 use crate::door::Visit;
-use crate::html::{Markup, code, el, link, p, section, table, text};
+use crate::html::{Markup, code, el, link, prose, section, table, text};
 use crate::page::{Place, page};
 use crate::show::time;
 
@@ -49,6 +49,6 @@ pub(super) async fn show(visit: Visit) -> Page {
         )
     });
     let hint =
-        p("`pix-gateway audit-log verify` follows the chain of hashes from the first entry to the last.");
+        prose("`pix-gateway audit-log verify` follows the chain of hashes from the first entry to the last.");
     Ok(page(&visit, Place::AuditLog, "Audit log", [section("Who did what", [listed, older]), hash, hint]))
 }

@@ -2,7 +2,7 @@
 
 use super::{Names, Page};
 use crate::door::Visit;
-use crate::html::{p, section, table, text};
+use crate::html::{p, prose, section, table, text};
 use crate::page::{Place, page};
 use crate::show::{integrator, record};
 
@@ -38,7 +38,7 @@ pub(super) async fn show(visit: Visit) -> Page {
     let hint = if is_whole {
         p("A finding is never removed: it says what was reported, and stays true.")
     } else {
-        p(format!("The first {MAX_SHOWN} only; `pix-gateway findings` shows all."))
+        prose(format!("The first {MAX_SHOWN} only; `pix-gateway findings` shows all."))
     };
     Ok(page(
         &visit,

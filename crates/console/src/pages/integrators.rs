@@ -13,7 +13,7 @@ use super::records::Found;
 use super::{Page, integrator};
 use crate::PATH;
 use crate::door::{Failed, Posted, Visit};
-use crate::html::{Markup, button, code, el, facts, hidden, link, p, section, table, text};
+use crate::html::{Markup, button, code, el, facts, hidden, link, p, prose, section, table, text};
 use crate::page::{self, Place, page};
 use crate::show::{self, integrator_path, money, none, record, state, time, time_if};
 
@@ -43,9 +43,9 @@ pub(super) async fn list(visit: Visit) -> Page {
     let heads = ["Name", "Status", "Uuid", "Made (UTC)"];
     let listed = table("Oldest first", &heads, rows, "There are no integrators yet.");
     let hint = if all.len() > MAX_SHOWN {
-        p(format!("{MAX_SHOWN} of {}; `pix-gateway integrator list` shows all.", all.len()))
+        prose(format!("{MAX_SHOWN} of {}; `pix-gateway integrator list` shows all.", all.len()))
     } else {
-        p("`pix-gateway integrator create` makes one.")
+        prose("`pix-gateway integrator create` makes one.")
     };
     Ok(page(&visit, Place::Integrators, "Integrators", [section("Who they are", [listed, hint])]))
 }
@@ -126,7 +126,7 @@ fn of_keys(visit: &Visit, owner: &Integrator, keys: &[ApiKey], now: Timestamp) -
     let listed = table("Keys, oldest first", &heads, rows, "It has no keys.");
     Markup::all([
         listed,
-        p("`pix-gateway key` makes, changes and rotates keys: a secret is never shown here."),
+        prose("`pix-gateway key` makes, changes and rotates keys: a secret is never shown here."),
     ])
 }
 
@@ -182,7 +182,7 @@ fn of_limits(stand: &[Standing]) -> Markup {
     });
     let heads = ["Limit", "Most", "Used", "Left", "Then"];
     let listed = table("Limits in force", &heads, rows, "Nothing is limited.");
-    Markup::all([listed, p("`pix-gateway limits set` changes them.")])
+    Markup::all([listed, prose("`pix-gateway limits set` changes them.")])
 }
 
 async fn newest(visit: &Visit, owner: &Integrator) -> Result<Markup, Failed> {

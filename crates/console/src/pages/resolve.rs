@@ -3,7 +3,7 @@
 
 use actix_web::web::Path;
 use pix_domain::audit_log::{Action, LogEntry};
-use pix_domain::decisions::{Decided, Decision, PROPOSAL_LIFETIME, REASON_CHARS, Verdict};
+use pix_domain::decisions::{Decided, Decision, PROPOSAL_LIFETIME, REASON_CHARS, Seen, Verdict};
 use pix_domain::time::Timestamp;
 use pix_domain::transactions::Transaction;
 use pix_domain::withdrawals::OutgoingState;
@@ -11,9 +11,12 @@ use pix_domain::withdrawals::OutgoingState;
 use super::records::Found;
 use super::{Page, parsed};
 use crate::door::{Failed, Posted, Visit};
-use crate::html::{Markup, button, el, field, p, section, text, void};
+use crate::html::{Markup, button, el, field, hidden, p, section, text, void};
 use crate::page;
 use crate::show::{time, transaction_path};
+
+/// The field that says which proposal the page has shown: its number, or nothing.
+const SEEN: &str = "seen";
 
 /// A proposal that waits for a second operator.
 pub(super) struct Proposal<'a> {
@@ -97,15 +100,24 @@ pub(super) fn form(visit: &Visit, found: &Found, acts: &[LogEntry]) -> Markup {
         "reason",
         &[("required", ""), ("minlength", &least), ("maxlength", &most), ("autocomplete", "off")],
     );
+    let seen = proposal.as_ref().map_or_else(String::new, |proposal| proposal.entry.number.to_string());
     let action = format!("{}/resolve", transaction_path(found.resource().id));
     let words = if proposal.as_ref().is_some_and(|proposal| !own(proposal)) { "Confirm" } else { "Propose" };
-    section("Decide by hand", [told, page::form(visit, &action, "stack", [choices, reason, button(words)])])
+    section(
+        "Decide by hand",
+        [told, page::form(visit, &action, "stack", [hidden(SEEN, &seen), choices, reason, button(words)])],
+    )
 }
 
 /// Proposes, or confirms.
 pub(super) async fn decide(posted: Posted, path: Path<String>) -> Page {
     let visit = &posted.visit;
     let id = parsed(&path)?;
+    visit.console.ports.stores.lookups.locate(id).await?.ok_or(Failed::NotFound)?;
+    let seen = match posted.field(SEEN) {
+        "" => Seen::Nothing,
+        number => Seen::Proposal(number.parse().map_err(|_wrong| Failed::Wrong("This form can't be read."))?),
+    };
     let verdict = match posted.field("verdict") {
         "completed" => Verdict::Completed,
         "failed" => Verdict::Failed,
@@ -116,6 +128,7 @@ pub(super) async fn decide(posted: Posted, path: Path<String>) -> Page {
         verdict,
         reason: posted.field("reason").to_owned(),
         operator: visit.session.operator.clone(),
+        seen,
     };
     let came = visit.console.ports.acts.decide(decision).await;
     let came = came.map(|decided| match decided {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{Charge, ChargeState, Failure, NewCharge, state};
+use super::{Charge, ChargeState, Failure, MAX_EXPIRES_IN, MIN_EXPIRES_IN, NewCharge, state};
 use crate::error::{ApplyError, ServiceError, StoreError, UniqueKey};
 use crate::fees::Operation;
 use crate::ids::{ChargeId, IntegratorId, ResourceKind, ResourceRef};
@@ -19,6 +19,7 @@ use crate::ports::{Applied, MAX_STALE_RETRIES, Outcome, Ports};
 use crate::postbacks::events::PostbackScope;
 use crate::provider::{ChargeReport, Party, Payment, ProviderError, Removal};
 use crate::refunds::Refund;
+use crate::restore::Outflow;
 use crate::schedule;
 use crate::splits::{self, NewShare, Share};
 use crate::text::{Email, ExternalId, IdempotencyKey, PayerQuestion, PostbackUrl};
@@ -48,29 +49,44 @@ pub struct CreateCharge {
     pub postback_url: Option<PostbackUrl>,
     /// Which of them; no part of what makes two requests the same.
     pub postback_scope: PostbackScope,
-    /// How long the QR code lives.
+    /// How long the QR code lives: from [`MIN_EXPIRES_IN`] to [`MAX_EXPIRES_IN`], in whole microseconds; what is below them is dropped.
     pub expires_in: Duration,
     /// Who gets what part of it.
     pub split: Vec<NewShare>,
 }
 
 impl CreateCharge {
+    /// Whether it asks for what `charge` is. Each field is named, so that a new one isn't forgotten.
     fn asks_for(&self, charge: &Charge) -> bool {
-        let name = match &self.external_id {
+        let Self {
+            integrator_id: _,
+            external_id,
+            idempotency_key: _,
+            amount,
+            payer,
+            payer_email,
+            payer_question,
+            metadata,
+            postback_url,
+            postback_scope: _,
+            expires_in,
+            split,
+        } = self;
+        let name = match external_id {
             Some(name) => charge.external_id_given && *name == charge.external_id,
             None => !charge.external_id_given,
         };
         // Of an erased payer nobody knows any more whether it is the same.
         let payer = charge.payer_erased
-            || self.payer == charge.payer
-                && self.payer_email == charge.payer_email
-                && self.payer_question == charge.payer_question;
+            || *payer == charge.payer
+                && *payer_email == charge.payer_email
+                && *payer_question == charge.payer_question;
         name && payer
-            && self.amount == charge.amount
-            && self.metadata == charge.metadata
-            && self.postback_url == charge.postback_url
-            && self.expires_in == charge.expires_at.since(charge.created_at)
-            && splits::are_asked_for(&charge.split, &self.split)
+            && *amount == charge.amount
+            && *metadata == charge.metadata
+            && *postback_url == charge.postback_url
+            && charge.created_at.plus(*expires_in) == charge.expires_at
+            && splits::are_asked_for(&charge.split, split)
     }
 
     fn named(self, id: Uuid, fee_version: u32, split: Vec<Share>) -> Result<NewCharge, ServiceError> {
@@ -125,12 +141,20 @@ fn not_asked(error: ProviderError) -> ServiceError {
 #[derive(Clone)]
 pub struct ChargeService {
     ports: Ports,
+    takes_back_when_shut: bool,
 }
 
 impl ChargeService {
     /// A service over `ports`.
     pub const fn new(ports: Ports) -> Self {
-        Self { ports }
+        Self { ports, takes_back_when_shut: false }
+    }
+
+    /// The same for operators after a restore, once every refund that the books have lost was asked for again: what the provider says
+    /// went back beyond our refunds is taken from the wallet while no money goes out, too.
+    #[must_use]
+    pub fn of_operators(self) -> Self {
+        Self { takes_back_when_shut: true, ..self }
     }
 
     /// Makes a charge, or finds the one its handle stands for. [`ServiceError::Invalid`] for a `split` that can't be paid:
@@ -138,6 +162,9 @@ impl ChargeService {
     pub async fn create(&self, command: CreateCharge) -> Result<Outcome<Charge>, ServiceError> {
         if let Some(charge) = self.replay(&command).await? {
             return self.resume(charge).await.map(Outcome::Replayed);
+        }
+        if !(MIN_EXPIRES_IN..=MAX_EXPIRES_IN).contains(&command.expires_in) {
+            return Err(ServiceError::InvalidState("a charge can be paid for from 1 minute to 30 days"));
         }
         let fees = self.ports.stores.fees.current(command.integrator_id).await?;
         let key = command.idempotency_key.clone();
@@ -389,7 +416,8 @@ impl ChargeService {
     /// begun since, and those of when it was asked.
     ///
     /// [`ServiceError::ProviderUnavailable`] when a refund has failed since: the answer may have counted it, and says nothing
-    /// of what else went back. Whoever asked comes again.
+    /// of what else went back. [`ServiceError::Restored`] while no money goes out after a restore, but for
+    /// [`of_operators`](Self::of_operators). Whoever asked comes again.
     async fn take_back(
         &self,
         charge: &Charge,
@@ -408,6 +436,10 @@ impl ChargeService {
                 };
                 if gone_then >= refunded || refunds.iter().any(has_failed) {
                     return Err(ServiceError::ProviderUnavailable);
+                }
+                // It may be a refund of ours that these books have lost, and that is asked for again.
+                if !self.takes_back_when_shut && self.ports.outflow.outflow() == Outflow::Shut {
+                    return Err(ServiceError::Restored);
                 }
             }
             let Step::Next(transition) = charge.clone().take_back(refunded, self.ports.clock.now()) else {

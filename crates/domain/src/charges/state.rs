@@ -80,7 +80,7 @@ fn create(charge: Charge, event: EventKind, now: Timestamp) -> Transition {
 }
 
 /// When the provider is asked next: soon while it has not confirmed, seldom while the code is live (the callback is
-/// quicker) and for some days after its end (a late payment is money), never once it is paid. A canceled charge may have a
+/// quicker) and for some days after its end (a late payment is money), never once it is paid, but for what `asked_about_soon` and the prover do. A canceled charge may have a
 /// live code: a provider need not remove it.
 fn follow_up(charge: &Charge, now: Timestamp) -> Option<Timestamp> {
     match charge.state {

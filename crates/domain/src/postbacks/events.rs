@@ -14,6 +14,7 @@ use uuid::Uuid;
 use crate::charges::{Charge, ChargeState, Credited};
 use crate::error::StoreError;
 use crate::ids::{IntegratorId, ResourceKind, ResourceRef, Version};
+use crate::list::DEFAULT_PER_PAGE;
 use crate::money::Cents;
 use crate::postbacks::delivery::{DeliveryState, Lane};
 use crate::refunds::Refund;
@@ -457,7 +458,7 @@ fn is_public(write: &Write) -> bool {
 }
 
 /// Which events.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventQuery {
     /// Those with a greater number.
     pub after: u64,
@@ -469,6 +470,13 @@ pub struct EventQuery {
     pub delivered: Option<bool>,
     /// How many at the most.
     pub limit: u32,
+}
+
+impl Default for EventQuery {
+    /// All of them, [`DEFAULT_PER_PAGE`] at a time.
+    fn default() -> Self {
+        Self { after: 0, kinds: Vec::new(), resource_id: None, delivered: None, limit: DEFAULT_PER_PAGE }
+    }
 }
 
 /// Where public events are read.

@@ -28,7 +28,8 @@ use crate::withdrawals::{NOT_EXECUTED, OutgoingState, PROVIDER_UNAVAILABLE};
 pub struct CreateRefund {
     /// Who asks.
     pub integrator_id: IntegratorId,
-    /// Whether it may.
+    /// Whether it may, as [`IntegratorStore`](crate::credentials::store::IntegratorStore) says now: it is believed, and one that says
+    /// `Active` of a suspended integrator sends its money.
     pub integrator_status: IntegratorStatus,
     /// The charge whose money is to go back.
     pub charge_id: ChargeId,
@@ -45,16 +46,27 @@ pub struct CreateRefund {
 }
 
 impl CreateRefund {
+    /// Whether it asks for what `refund` is. Each field is named, so that a new one isn't forgotten.
     fn asks_for(&self, refund: &Refund) -> bool {
-        let name = match &self.external_id {
+        let Self {
+            integrator_id: _,
+            integrator_status: _,
+            charge_id,
+            external_id,
+            idempotency_key: _,
+            amount,
+            description,
+            allow_duplicate_of: _,
+        } = self;
+        let name = match external_id {
             Some(name) => refund.external_id_given && *name == refund.external_id,
             None => !refund.external_id_given,
         };
-        let amount = match self.amount {
-            Some(amount) => refund.amount_given && amount == refund.amount,
+        let amount = match amount {
+            Some(amount) => refund.amount_given && *amount == refund.amount,
             None => !refund.amount_given,
         };
-        name && amount && self.charge_id == refund.charge_id && self.description == refund.description
+        name && amount && *charge_id == refund.charge_id && *description == refund.description
     }
 
     fn has_handle(&self) -> bool {

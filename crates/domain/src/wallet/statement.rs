@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::{Entry, Reason};
 use crate::error::ServiceError;
 use crate::ids::IntegratorId;
-use crate::list::{Cursor, Page};
+use crate::list::{Cursor, DEFAULT_PER_PAGE, Page};
 use crate::ports::Ports;
 use crate::time::Timestamp;
 use crate::wallet::store::EntryQuery;
@@ -20,7 +20,7 @@ use crate::wallet::store::EntryQuery;
 pub const MAX_DISORDER: Duration = Duration::from_hours(1);
 
 /// Which entries.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatementQuery {
     /// For these reasons; none means all.
     pub reasons: Vec<Reason>,
@@ -34,6 +34,20 @@ pub struct StatementQuery {
     pub cursor: Option<Cursor<u64>>,
     /// How many entries at the most.
     pub limit: u32,
+}
+
+impl Default for StatementQuery {
+    /// All of them, [`DEFAULT_PER_PAGE`] at a time.
+    fn default() -> Self {
+        Self {
+            reasons: Vec::new(),
+            resource_id: None,
+            created_from: None,
+            created_to: None,
+            cursor: None,
+            limit: DEFAULT_PER_PAGE,
+        }
+    }
 }
 
 /// Reads statements.

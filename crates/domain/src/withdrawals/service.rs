@@ -48,7 +48,8 @@ pub(crate) const HELD_UP: &str = "held up for too long to be sent now";
 pub struct CreateWithdrawal {
     /// Who asks.
     pub integrator_id: IntegratorId,
-    /// Whether it may.
+    /// Whether it may, as [`IntegratorStore`](crate::credentials::store::IntegratorStore) says now: it is believed, and one that says
+    /// `Active` of a suspended integrator sends its money.
     pub integrator_status: IntegratorStatus,
     /// Its name for the withdrawal.
     pub external_id: Option<ExternalId>,
@@ -71,18 +72,32 @@ pub struct CreateWithdrawal {
 }
 
 impl CreateWithdrawal {
+    /// Whether it asks for what `withdrawal` is. Each field is named, so that a new one isn't forgotten.
     fn asks_for(&self, withdrawal: &Withdrawal) -> bool {
-        let name = match &self.external_id {
+        let Self {
+            integrator_id: _,
+            integrator_status: _,
+            external_id,
+            idempotency_key: _,
+            amount,
+            payee,
+            description,
+            metadata,
+            postback_url,
+            postback_scope: _,
+            allow_duplicate_of: _,
+        } = self;
+        let name = match external_id {
             Some(name) => withdrawal.external_id_given && *name == withdrawal.external_id,
             None => !withdrawal.external_id_given,
         };
         // Of an erased payee nobody knows any more whether it is the same.
-        let payee = withdrawal.payee_erased
-            || self.payee == withdrawal.payee && self.description == withdrawal.description;
+        let payee =
+            withdrawal.payee_erased || *payee == withdrawal.payee && *description == withdrawal.description;
         name && payee
-            && self.amount == withdrawal.amount
-            && self.metadata == withdrawal.metadata
-            && self.postback_url == withdrawal.postback_url
+            && *amount == withdrawal.amount
+            && *metadata == withdrawal.metadata
+            && *postback_url == withdrawal.postback_url
     }
 
     fn may_send(&self) -> Result<(), ServiceError> {

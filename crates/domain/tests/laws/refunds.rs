@@ -278,7 +278,7 @@ async fn an_intent_that_is_kept_after_all_is_put_in_the_queue() {
 }
 
 /// Of the charge: paid, and a refund of it gone back or on its way.
-fn counting_refunds() -> ChargeReport {
+pub fn counting_refunds() -> ChargeReport {
     let payments = vec![payment(u32::try_from(CHARGE).unwrap(), PAID_CENTS)];
     let (refunded, body) = (cents(REFUND_CENTS), ProviderBody::default());
     ChargeReport { provider_id: provider_id("chg-1"), payments, refunded, canceled: false, body }

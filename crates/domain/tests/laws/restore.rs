@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use pix_domain::audit::MockBookStore;
+use pix_domain::charges::service::ChargeService;
 use pix_domain::credentials::IntegratorStatus;
 use pix_domain::error::{ApplyError, ServiceError, StoreError};
-use pix_domain::ids::{is_timeless, timeless};
+use pix_domain::ids::{ChargeId, is_timeless, timeless};
 use pix_domain::ports::{Outcome, Ports};
 use pix_domain::provider::{MockSettlementProvider, OutgoingReport, Progress, ProviderError, Reference};
 use pix_domain::refunds::service::RefundService;
@@ -14,6 +15,7 @@ use pix_domain::restore::{Outflow, OutflowGate, cast_doubt};
 use pix_domain::text::IdempotencyKey;
 use pix_domain::withdrawals::service::{QuoteVerdict, WithdrawalService};
 use pix_domain::withdrawals::{NewWithdrawal, OutgoingState, Withdrawal, state};
+use uuid::Uuid;
 
 use crate::refunds;
 use crate::samples::*;
@@ -33,6 +35,7 @@ fn gated(world: &World, provider: MockSettlementProvider, outflow: u8) -> Ports 
     Ports { outflow: Arc::new(Gate(AtomicU8::new(outflow))), ..world.ports(provider) }
 }
 
+const OPEN: u8 = 0;
 const ASK_FIRST: u8 = 1;
 const SHUT: u8 = 2;
 
@@ -309,6 +312,35 @@ async fn a_refund_that_may_have_been_taken_back_already_is_not_debited_again() {
         let made = RefundService::new(world.ports(provider)).create(refunds::command()).await;
         assert_eq!(made.is_ok(), passes, "{made:?}");
     }
+}
+
+/// It may be a refund that the books have lost and that is asked for again: until operators say that all were, it is not booked.
+#[tokio::test]
+async fn what_went_back_is_booked_while_the_gate_is_shut_by_operators_alone() {
+    let asked = |gate: u8| {
+        let world = refunds::paid_world();
+        let mut provider = MockSettlementProvider::new();
+        provider.expect_consult_charge().returning(|_| Ok(Some(refunds::counting_refunds())));
+        let service = ChargeService::new(gated(&world, provider, gate));
+        (world, service)
+    };
+    let taken = |world: &World| world.charge(refunds::CHARGE).taken_back;
+    let charge = ChargeId(Uuid::from_u128(refunds::CHARGE));
+    for gate in [OPEN, ASK_FIRST] {
+        let (world, service) = asked(gate);
+        service.refresh(INTEGRATOR, charge).await.unwrap().1.unwrap();
+        assert_eq!(taken(&world), cents(refunds::REFUND_CENTS));
+    }
+    let (world, service) = asked(SHUT);
+    assert_eq!(service.refresh(INTEGRATOR, charge).await.map(drop), Err(ServiceError::Restored));
+    assert!(taken(&world).is_zero());
+    // One of ours that is known again by then is no forced return.
+    refunds::store_refund(&world, refunds::REFUND_CENTS);
+    service.refresh(INTEGRATOR, charge).await.unwrap().1.unwrap();
+    assert!(taken(&world).is_zero());
+    let (world, service) = asked(SHUT);
+    service.of_operators().refresh(INTEGRATOR, charge).await.unwrap().1.unwrap();
+    assert_eq!(taken(&world), cents(refunds::REFUND_CENTS));
 }
 
 #[tokio::test]

@@ -81,7 +81,7 @@ impl EventStore for PgStore {
         query: EventQuery,
     ) -> Result<Vec<ListedEvent>, StoreError> {
         let mut conn = self.reads().await?;
-        let after = codec::to_entry_number(query.after)?;
+        let after = codec::after(query.after);
         let own = events::integrator_id.eq(DbId::from(integrator_id)).and(events::number.gt(after));
         let mut rows = events_with_deliveries!().filter(own).into_boxed();
         if !query.kinds.is_empty() {

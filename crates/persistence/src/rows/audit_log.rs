@@ -48,7 +48,7 @@ impl TryFrom<LogRow> for LogEntry {
         Ok(Self {
             number: codec::entry_number("audit_log.number", row.number)?,
             at: row.created_at.0,
-            operator: Operator::parse(&row.operator)
+            operator: Operator::kept(&row.operator)
                 .ok_or_else(|| damaged("audit_log.operator", "a name of an operator"))?,
             action: codec::named("audit_log.action", &row.action, Action::from_name)?,
             subject: row.subject,

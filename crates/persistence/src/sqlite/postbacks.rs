@@ -54,7 +54,7 @@ impl EventStore for SqliteStore {
         query: EventQuery,
     ) -> Result<Vec<ListedEvent>, StoreError> {
         self.read(move |conn| {
-            let after = codec::to_entry_number(query.after)?;
+            let after = codec::after(query.after);
             let own = events::integrator_id.eq(DbId::from(integrator_id)).and(events::number.gt(after));
             let mut rows = events::table.filter(own).select(ToldRow::as_select()).into_boxed();
             if !query.kinds.is_empty() {
