@@ -242,6 +242,7 @@ fn the_command_for_operators_reads_the_settings_as_the_service_does_or_not_at_al
         "# a comment \\",
         "PIX-LOG=warn",
         "1PIX=warn",
+        "settings=/etc/passwd",
         "=warn",
         "export PIX_LOG=warn",
         "PIX_LOG",

@@ -190,7 +190,7 @@ impl Asked {
                 self.differing.push((resource, code));
                 tracing::error!(integrator = %integrator_id, kind, %id, code, "asked again after its end, the provider contradicts the books: see `pix-gateway findings`");
             }
-            Proved::NotAsked(_) => self.unanswered.push(resource),
+            Proved::NotAsked(_) | Proved::NotYet => self.unanswered.push(resource),
             Proved::Open => {}
         }
     }
@@ -427,6 +427,10 @@ impl Proving {
     ) -> Result<Went, StoreError> {
         let Some(proved) = self.proved(resource, may_forget).await? else { return Ok(Went::On) };
         asked.note(resource, &proved);
+        if proved == Proved::NotYet {
+            // It holds up its book until money may leave again, however often it is met meanwhile.
+            return Ok(Went::NotNow);
+        }
         let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
         let Proved::NotAsked(error) = proved else {
             silent.remove(&resource);
@@ -455,10 +459,8 @@ impl Proving {
             Err(ServiceError::Store(error @ (StoreError::Unavailable(_) | StoreError::Unknown(_)))) => {
                 Err(error)
             }
-            Err(
-                ServiceError::ProviderUnavailable | ServiceError::ProviderTimeout | ServiceError::Restored,
-            ) => {
-                let why = "the charge can't be asked about, or what it says isn't booked yet".to_owned();
+            Err(ServiceError::ProviderUnavailable | ServiceError::ProviderTimeout) => {
+                let why = "the charge of a refund can't be asked about".to_owned();
                 Ok(Some(Proved::NotAsked(ProviderError::Indeterminate(why))))
             }
             Err(error) => {

@@ -223,7 +223,8 @@ impl CallbackService {
             Ok((_, ProviderAnswer::Known(_))) => Ok(Ok(CallbackEnd::Learnt)),
             // Who calls back about a record of ours knows it: asked later, the provider will tell more.
             Ok((_, ProviderAnswer::NotKnown)) => Ok(Err(Some(CallbackEnd::GivenUp))),
-            Ok((_, ProviderAnswer::NotAsked(_))) => Ok(Err(None)),
+            // What went back is booked once money may leave again.
+            Ok((_, ProviderAnswer::NotAsked(_))) | Err(ServiceError::Restored) => Ok(Err(None)),
             Err(ServiceError::NotFound) => Ok(Ok(CallbackEnd::Unmatched)),
             Err(error) => Err(error),
         }

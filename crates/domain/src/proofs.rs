@@ -84,6 +84,8 @@ pub enum Proved {
     Open,
     /// There was no answer.
     NotAsked(ProviderError),
+    /// What it said of a charge isn't booked while no money goes out after a restore: it is to be asked about again after that.
+    NotYet,
 }
 
 impl Proved {
@@ -94,7 +96,7 @@ impl Proved {
             Self::Learned => "learned",
             Self::Differs(_) => "differs",
             Self::Open => "open",
-            Self::NotAsked(_) => "unanswered",
+            Self::NotAsked(_) | Self::NotYet => "unanswered",
         }
     }
 }
@@ -199,7 +201,10 @@ impl Prover {
     pub async fn prove(&self, resource: ResourceRef, may_forget: bool) -> Result<Proved, ServiceError> {
         let proved = match self.against_postings(resource).await? {
             Some(code) => Proved::Differs(code),
-            None => self.against_provider(resource, may_forget).await?,
+            None => match self.against_provider(resource, may_forget).await {
+                Err(ServiceError::Restored) => Proved::NotYet,
+                proved => proved?,
+            },
         };
         if let Proved::Differs(code) = proved {
             let detail = match code {

@@ -264,7 +264,13 @@ impl TransactionService {
         let now = self.ports.clock.now();
         let next = match resource.kind {
             ResourceKind::Charge => {
-                let (charge, answer) = self.charges.refresh(integrator_id, ChargeId(resource.id)).await?;
+                let asked = self.charges.refresh(integrator_id, ChargeId(resource.id)).await;
+                if asked == Err(ServiceError::Restored) {
+                    // What went back is booked once money may leave again.
+                    let next = Some(now.plus(schedule::outgoing(attempts)));
+                    return Ok(self.ports.stores.follow_ups.postpone(due, next).await?);
+                }
+                let (charge, answer) = asked?;
                 match charge.state {
                     ChargeState::Pending => Some(schedule::pending_charge(&charge, attempts, now)),
                     ChargeState::Creating => Some(now.plus(schedule::uncertain(attempts))),

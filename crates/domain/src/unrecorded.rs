@@ -120,6 +120,7 @@ pub(crate) const fn may_end(error: &ServiceError) -> bool {
         ServiceError::Store(StoreError::Unavailable(_) | StoreError::Unknown(_))
             | ServiceError::Contention
             | ServiceError::ProviderUnavailable
+            | ServiceError::Restored
     )
 }
 

@@ -1,7 +1,7 @@
 //! The classic v2 contract, from our side: JSON over POST, a bearer token, our reference as `external_id`.
 //!
-//! An operation is one pipeline, [`ClassicV2Provider::call`]: a turn → a token → one POST → on 401 a new token and the
-//! same POST once more → the verdict of the table in `classify.rs`. Then, if it was done, `read.rs` says whether the
+//! An operation is one pipeline, [`ClassicV2Provider::call`]: a turn → a token → one POST → on a 401 that proves
+//! nothing was done a new token and the same POST once more → the verdict of the table in `classify.rs`. Then, if it was done, `read.rs` says whether the
 //! answer is about us. It must never know why money is moved.
 
 #[cfg(feature = "fuzzing")]
@@ -118,7 +118,17 @@ impl ClassicV2Provider {
         reference: Reference,
         body: &(impl Serialize + Sync),
     ) -> Result<Option<String>, ProviderError> {
-        let deadline = Instant::now() + self.send_within;
+        self.call_until(Instant::now() + self.send_within, operation, reference, body).await
+    }
+
+    /// The same, for what has begun before: nothing is sent after `deadline`.
+    async fn call_until(
+        &self,
+        deadline: Instant,
+        operation: Operation,
+        reference: Reference,
+        body: &(impl Serialize + Sync),
+    ) -> Result<Option<String>, ProviderError> {
         let Ok(body) = serde_json::to_string(body) else {
             return Err(self.unavailable("the request can't be written"));
         };
@@ -237,19 +247,24 @@ impl ClassicV2Provider {
     /// Asks about a transaction: the answer's body, and what it must agree with.
     ///
     /// What isn't known by the provider's id is asked for by our reference too: an id that was told wrongly once would hide for good
-    /// what is ours, and "not known" would be said of money that moved. What is known so has another id, which is a mismatch.
+    /// what is ours, and "not known" would be said of money that moved. What is known so has another id, which is a mismatch. Where "not
+    /// known" by our reference never proves anything, the provider may not offer that question: then no answer to it changes nothing.
     async fn ask<'a>(
         &self,
         operation: Operation,
         inquiry: &'a Inquiry,
     ) -> Result<Option<(String, Expected<'a>)>, ProviderError> {
         let expected = Expected::answer_to(inquiry);
-        let found = self.call(operation, inquiry.reference, &wire::ConsultBody::of(inquiry)).await?;
+        let deadline = Instant::now() + self.send_within;
+        let by_id = wire::ConsultBody::of(inquiry);
+        let found = self.call_until(deadline, operation, inquiry.reference, &by_id).await?;
         if found.is_some() || inquiry.provider_id.is_none() {
             return Ok(found.map(|text| (text, expected)));
         }
         let by_reference = wire::ConsultBody::by_reference(inquiry);
-        let found = self.call(operation, inquiry.reference, &by_reference).await?;
+        let found = self.call_until(deadline, operation, inquiry.reference, &by_reference).await;
+        let is_offered = self.not_found_is_proof_after.is_some();
+        let found = if is_offered { found? } else { found.unwrap_or(None) };
         Ok(found.map(|text| (text, expected.naming_the_reference())))
     }
 

@@ -438,7 +438,9 @@ impl ChargeService {
                     return Err(ServiceError::ProviderUnavailable);
                 }
                 // It may be a refund of ours that these books have lost, and that is asked for again.
-                if !self.takes_back_when_shut && self.ports.outflow.outflow() == Outflow::Shut {
+                let is_taken = charge.gone().is_none_or(|gone| refunded.min(charge.amount_paid()) > gone);
+                let is_shut = self.ports.outflow.outflow() == Outflow::Shut;
+                if is_taken && is_shut && !self.takes_back_when_shut {
                     return Err(ServiceError::Restored);
                 }
             }

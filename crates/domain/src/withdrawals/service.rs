@@ -635,28 +635,35 @@ impl WithdrawalService {
         let answer = self.ports.provider.consult_payment(inquiry).await;
         let seen = Seen::consult(&answer, asked_at);
         let Some(report) = restore::told(answer, command.external_id.is_some())? else { return Ok(None) };
-        let (twins, _) = self.twins(command, id).await?;
-        let now = self.ports.clock.now();
-        let intent = state::accept(new, now, self.ports.submit_grace).ok_or(ServiceError::Restored)?;
-        let accepted = intent.withdrawal().cloned().ok_or(ServiceError::NotFound)?;
-        let known = [self.ports.evidence(accepted.resource(), restore::recovering())];
-        let mut intent = intent.answering(command.idempotency_key.clone()).witness(known);
-        intent.twins = twins;
-        match self.ports.stores.transitions.apply(intent).await {
-            Ok(()) => {}
-            Err(ApplyError::Duplicate(UniqueKey::ExternalId | UniqueKey::IdempotencyKey | UniqueKey::Id)) => {
-                return self.replay(command).await?.ok_or(ServiceError::Contention).map(Some);
+        for _ in 0..MAX_STALE_RETRIES {
+            let (twins, _) = self.twins(command, id).await?;
+            let now = self.ports.clock.now();
+            let intent =
+                state::accept(new.clone(), now, self.ports.submit_grace).ok_or(ServiceError::Restored)?;
+            let accepted = intent.withdrawal().cloned().ok_or(ServiceError::NotFound)?;
+            let known = [self.ports.evidence(accepted.resource(), restore::recovering())];
+            let mut intent = intent.answering(command.idempotency_key.clone()).witness(known);
+            intent.twins = twins;
+            match self.ports.stores.transitions.apply(intent).await {
+                Ok(()) => {
+                    // It is stored, so from here on it is asked about, and never an error.
+                    let learned = self.learn(accepted.clone().into(), &report, asked_at, seen).await;
+                    return Ok(Some(learned.unwrap_or(accepted)));
+                }
+                Err(ApplyError::Duplicate(
+                    UniqueKey::ExternalId | UniqueKey::IdempotencyKey | UniqueKey::Id,
+                )) => return self.replay(command).await?.ok_or(ServiceError::Contention).map(Some),
+                Err(ApplyError::InsufficientFunds) => {
+                    self.ports.tell_unfunded(accepted.resource(), accepted.amount).await?;
+                    return Err(ServiceError::Restored);
+                }
+                // Others just like it are asked for again at the same moment.
+                Err(ApplyError::Duplicate(UniqueKey::Twin) | ApplyError::Stale | ApplyError::Owing) => {}
+                Err(ApplyError::Store(error)) => return Err(error.into()),
+                Err(ApplyError::Duplicate(_)) => return Err(ServiceError::Contention),
             }
-            Err(ApplyError::InsufficientFunds) => {
-                self.ports.tell_unfunded(accepted.resource(), accepted.amount).await?;
-                return Err(ServiceError::Restored);
-            }
-            Err(ApplyError::Store(error)) => return Err(error.into()),
-            Err(_) => return Err(ServiceError::Contention),
         }
-        // It is stored, so from here on it is asked about, and never an error.
-        let learned = self.learn(accepted.clone().into(), &report, asked_at, seen).await;
-        Ok(Some(learned.unwrap_or(accepted)))
+        Err(ServiceError::Contention)
     }
 
     /// Counts one as just sent and lost sight of; see [`restore::cast_doubt`].

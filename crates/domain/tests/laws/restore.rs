@@ -6,13 +6,17 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use pix_domain::audit::MockBookStore;
 use pix_domain::charges::service::ChargeService;
 use pix_domain::credentials::IntegratorStatus;
-use pix_domain::error::{ApplyError, ServiceError, StoreError};
+use pix_domain::error::{ApplyError, ServiceError, StoreError, UniqueKey};
 use pix_domain::ids::{ChargeId, is_timeless, timeless};
 use pix_domain::ports::{Outcome, Ports};
-use pix_domain::provider::{MockSettlementProvider, OutgoingReport, Progress, ProviderError, Reference};
+use pix_domain::proofs::{Proved, Prover};
+use pix_domain::provider::{
+    ChargeReport, MockSettlementProvider, OutgoingReport, Progress, ProviderError, Reference,
+};
 use pix_domain::refunds::service::RefundService;
 use pix_domain::restore::{Outflow, OutflowGate, cast_doubt};
 use pix_domain::text::IdempotencyKey;
+use pix_domain::transactions::TransactionService;
 use pix_domain::withdrawals::service::{QuoteVerdict, WithdrawalService};
 use pix_domain::withdrawals::{NewWithdrawal, OutgoingState, Withdrawal, state};
 use uuid::Uuid;
@@ -165,6 +169,16 @@ async fn what_the_provider_has_already_is_learned_and_not_sent() {
             assert_eq!(made.state, state, "it has left, whatever its integrator may do now");
         }
     }
+}
+
+#[tokio::test]
+async fn what_is_learned_beside_others_just_like_it_is_decided_again() {
+    let world = World::with_available(FUNDS_CENTS);
+    let refused = [UniqueKey::Twin, UniqueKey::Twin].map(ApplyError::Duplicate);
+    let refused = refused.into_iter().chain([ApplyError::Stale, ApplyError::Owing]);
+    world.script(refused.map(Write::Refused));
+    let ports = gated(&world, asked(Ok(Some(report(Progress::Completed)))), SHUT);
+    assert_eq!(made(ports).await.state, OutgoingState::Completed);
 }
 
 #[tokio::test]
@@ -341,6 +355,41 @@ async fn what_went_back_is_booked_while_the_gate_is_shut_by_operators_alone() {
     let (world, service) = asked(SHUT);
     service.of_operators().refresh(INTEGRATOR, charge).await.unwrap().1.unwrap();
     assert_eq!(taken(&world), cents(refunds::REFUND_CENTS));
+}
+
+/// Whoever asks by itself comes again.
+#[tokio::test]
+async fn what_is_not_booked_yet_is_asked_about_again() {
+    let world = refunds::paid_world();
+    let mut provider = MockSettlementProvider::new();
+    provider.expect_consult_charge().returning(|_| Ok(Some(refunds::counting_refunds())));
+    let ports = gated(&world, provider, SHUT);
+    let resource = world.charge(refunds::CHARGE).resource();
+    let proved = Prover::new(ports.clone()).prove(resource, false).await;
+    assert_eq!(proved, Ok(Proved::NotYet));
+    let at = world.now();
+    world.stored().follow_ups.insert(resource, at);
+    let due = world.claimed(resource, 3);
+    TransactionService::new(ports).follow_up(due).await.unwrap();
+    let next = world.stored().follow_ups.get(&resource).copied();
+    assert!(next.is_some_and(|next| next > world.now() && next != due.until), "it is due again: {next:?}");
+    assert!(world.charge(refunds::CHARGE).taken_back.is_zero());
+}
+
+/// What can't be taken any more isn't waited for.
+#[tokio::test]
+async fn more_than_was_paid_is_told_while_the_gate_is_shut_too() {
+    let world = refunds::paid_world();
+    let all = world.charge(refunds::CHARGE).amount_paid();
+    let taken = world.charge(refunds::CHARGE).take_back(all, world.now());
+    world.apply(&next(taken)).unwrap();
+    let mut provider = MockSettlementProvider::new();
+    provider.expect_consult_charge().returning(move |_| {
+        Ok(Some(ChargeReport { refunded: all.checked_add(cents(1)).unwrap(), ..refunds::counting_refunds() }))
+    });
+    let service = ChargeService::new(gated(&world, provider, SHUT));
+    service.refresh(INTEGRATOR, ChargeId(Uuid::from_u128(refunds::CHARGE))).await.unwrap().1.unwrap();
+    assert!(world.findings().contains(&"returned_more_than_paid"), "{:?}", world.findings());
 }
 
 #[tokio::test]

@@ -31,6 +31,11 @@ pub(crate) async fn consult(mut call: TenantCall) -> Answer {
             Err(ServiceError::ProviderTimeout) => {
                 Ok((found, ProviderAnswer::NotAsked(ProviderError::Indeterminate(String::new()))))
             }
+            // What went back of it isn't booked yet, and all else that was heard is.
+            Err(ServiceError::Restored) => {
+                let found = transactions.find(found.resource()).await?;
+                Ok((found, ProviderAnswer::NotAsked(ProviderError::Unavailable(String::new()))))
+            }
             Err(error) => Err(ApiError::from(error)),
         }
     }))

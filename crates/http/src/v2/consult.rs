@@ -19,6 +19,8 @@ pub(crate) async fn consult(mut call: TenantCall) -> Answer {
         let found = transactions.find_by_pix_id(integrator_id, &pix_id).await?;
         match transactions.consult_read(found.clone()).await {
             Err(ServiceError::ProviderUnavailable | ServiceError::ProviderTimeout) => Ok((found, None)),
+            // What went back of it isn't booked yet, and all else that was heard is.
+            Err(ServiceError::Restored) => Ok((transactions.find(found.resource()).await?, None)),
             Err(error) => Err(error),
             Ok((transaction, ProviderAnswer::Known(body))) => Ok((transaction, Some(body))),
             Ok((transaction, _)) => Ok((transaction, None)),

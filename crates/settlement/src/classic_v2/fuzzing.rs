@@ -116,7 +116,9 @@ impl Asker {
                 None
             }
             Err(ProviderError::Unavailable(_)) => {
-                let undone = status == 401 || (is_charge && [429, 503].contains(&status));
+                let in_form = answer.json.as_deref().is_some_and(is_object);
+                let undone =
+                    (status == 401 && (in_form || !is_send)) || (is_charge && [429, 503].contains(&status));
                 assert!(undone, "{operation:?} did not happen, by {status}");
                 None
             }

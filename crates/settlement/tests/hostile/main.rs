@@ -428,9 +428,19 @@ async fn what_is_not_known_by_its_id_is_asked_for_by_our_reference() {
     let other = provider.consult_payment(known.clone()).await;
     assert_eq!(other, Err(ProviderError::Mismatch("provider_id")));
     assert_eq!(server.seen(), 2);
-    // Nor when that can't be told.
-    let (_server, provider) = start(vec![json(404, NOT_FOUND), answer(502, "", "")]).await;
-    assert_unknown("payment", &provider.consult_payment(known).await);
+    // Nor when that can't be told by a provider that is known to look by our reference; of others nothing else is asked.
+    for offers in [true, false] {
+        let server = ScriptedServer::start(vec![json(404, NOT_FOUND), answer(502, "", "")]).await;
+        let mut config = config(&server);
+        config.not_found_is_proof_after = offers.then_some(Duration::from_mins(2));
+        let told = ClassicV2Provider::new(config).unwrap().consult_payment(known.clone()).await;
+        if offers {
+            assert_unknown("payment", &told);
+        } else {
+            assert_eq!(told, Ok(None));
+        }
+        assert_eq!(server.seen(), 2);
+    }
 }
 
 #[tokio::test]
