@@ -126,6 +126,19 @@ impl Document {
     }
 }
 
+/// As [`Document::parse`], of a text that is kept when it is digits alone.
+impl TryFrom<String> for Document {
+    type Error = Invalid;
+
+    fn try_from(text: String) -> Result<Self, Invalid> {
+        let kind = if has_digits_only(&text) { kind_of(text.len()) } else { None };
+        match kind {
+            Some(kind) => Ok(Self { kind, text }),
+            None => Self::parse(&text),
+        }
+    }
+}
+
 impl From<TaxId> for Document {
     fn from(TaxId { kind, text }: TaxId) -> Self {
         Self { kind, text }
@@ -140,14 +153,23 @@ impl fmt::Debug for Document {
 
 fn canonical(text: &str, is_punctuation: impl Fn(char) -> bool) -> String {
     // As it is kept, and so as it mostly comes.
-    if text.bytes().all(|b| b.is_ascii_digit()) {
+    if has_digits_only(text) {
         return text.to_owned();
     }
     text.chars().filter(|c| !is_punctuation(*c)).map(|c| c.to_ascii_uppercase()).collect()
 }
 
+/// Looks at all of it at once, rather than at each by itself: every record that is read has a document.
+fn has_digits_only(text: &str) -> bool {
+    text.bytes().fold(true, |digits, b| digits & b.is_ascii_digit())
+}
+
 fn kind_by_length(text: &str) -> Option<TaxIdKind> {
-    match text.chars().count() {
+    kind_of(text.chars().count())
+}
+
+const fn kind_of(chars: usize) -> Option<TaxIdKind> {
+    match chars {
         CPF_CHARS => Some(TaxIdKind::Cpf),
         CNPJ_CHARS => Some(TaxIdKind::Cnpj),
         _ => None,
@@ -292,7 +314,8 @@ mod tests {
         }
 
         #[test]
-        fn parsing_never_panics_and_is_idempotent(text in "\\PC{0,20}") {
+        fn parsing_never_panics_and_is_idempotent(text in "\\PC{0,20}|[0-9]{10,15}") {
+            prop_assert_eq!(Document::try_from(text.clone()), Document::parse(&text));
             if let Ok(document) = Document::parse(&text) {
                 prop_assert_eq!(Document::parse(document.as_str()), Ok(document.clone()));
                 prop_assert!(!document.masked().contains(document.as_str()));

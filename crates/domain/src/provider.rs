@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use crate::end_to_end::EndToEndId;
 use crate::ids::{self, ResourceRef};
+use crate::invalid::Invalid;
 use crate::money::{Amount, Cents};
 use crate::party::{Document, PixKey};
 use crate::text::{Description, Email, PayerQuestion, PersonName};
@@ -45,13 +46,28 @@ pub struct ProviderId(String);
 impl ProviderId {
     /// Reads a provider's id.
     pub fn parse(text: &str) -> Option<Self> {
-        let fits = (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
-        fits.then(|| Self(text.to_owned()))
+        Self::fits(text).then(|| Self(text.to_owned()))
+    }
+
+    fn fits(text: &str) -> bool {
+        // Every record that is read has one: all of it is looked at at once.
+        let is_graphic = text.bytes().fold(true, |graphic, byte| graphic & byte.is_ascii_graphic());
+        (1..=128).contains(&text.len()) && is_graphic
     }
 
     /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+/// As [`ProviderId::parse`], of a text that is kept.
+impl TryFrom<String> for ProviderId {
+    type Error = Invalid;
+
+    fn try_from(text: String) -> Result<Self, Invalid> {
+        let refuse = || Invalid::format("the id of a provider must have 1 to 128 visible ASCII characters");
+        Self::fits(&text).then_some(Self(text)).ok_or_else(refuse)
     }
 }
 
@@ -371,7 +387,9 @@ mod tests {
         assert!(ProviderId::parse("abc-123").is_some());
         for text in ["", "a b", "é", "a\n", &"x".repeat(129)] {
             assert!(ProviderId::parse(text).is_none());
+            assert!(ProviderId::try_from(text.to_owned()).is_err());
         }
+        assert_eq!(ProviderId::try_from("abc-123".to_owned()).ok(), ProviderId::parse("abc-123"));
     }
 
     #[test]

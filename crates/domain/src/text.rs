@@ -125,6 +125,11 @@ text_type! {
 impl ExternalId {
     /// Reads an external id.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
+        Self::check(text)?;
+        Ok(Self(text.to_owned()))
+    }
+
+    fn check(text: &str) -> Result<(), Invalid> {
         const WHAT: &str = "external_id";
         if text.is_empty() {
             return Err(Invalid::required(WHAT));
@@ -136,7 +141,17 @@ impl ExternalId {
         if !text.is_ascii() && text.chars().any(|c| c.is_whitespace() && c != ' ') {
             return Err(Invalid::characters(WHAT));
         }
-        Ok(Self(text.to_owned()))
+        Ok(())
+    }
+}
+
+/// As [`ExternalId::parse`], of a text that is kept.
+impl TryFrom<String> for ExternalId {
+    type Error = Invalid;
+
+    fn try_from(text: String) -> Result<Self, Invalid> {
+        Self::check(&text)?;
+        Ok(Self(text))
     }
 }
 
@@ -182,6 +197,19 @@ impl PersonName {
     /// Reads a name.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         clean_required(text, PERSON_NAME_MAX_CHARS, "name").map(Self)
+    }
+}
+
+/// As [`PersonName::parse`], of a text that is kept when nothing has to go.
+impl TryFrom<String> for PersonName {
+    type Error = Invalid;
+
+    fn try_from(text: String) -> Result<Self, Invalid> {
+        if text.is_empty() || text.trim().len() != text.len() {
+            return Self::parse(&text);
+        }
+        check(&text, PERSON_NAME_MAX_CHARS, "name")?;
+        Ok(Self(text))
     }
 }
 
@@ -587,6 +615,16 @@ mod tests {
         assert_eq!(code(IdempotencyKey::parse(&"k".repeat(100_000))), "too_long");
     }
 
+    #[test]
+    fn a_text_that_is_kept_is_read_as_any_other() {
+        for text in
+            ["", " ", "Ana", " Ana ", "Ana\u{A0}", "a b", "á", "a\0", &"x".repeat(121), &"x".repeat(201)]
+        {
+            assert_eq!(PersonName::try_from(text.to_owned()), PersonName::parse(text), "{text:?}");
+            assert_eq!(ExternalId::try_from(text.to_owned()), ExternalId::parse(text), "{text:?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn parsing_is_idempotent_and_never_panics(text in any::<String>()) {
@@ -597,6 +635,8 @@ mod tests {
             if let Ok(parsed) = ExternalId::parse(&text) {
                 prop_assert_eq!(parsed.as_str(), text.as_str());
             }
+            prop_assert_eq!(PersonName::try_from(text.clone()), PersonName::parse(&text));
+            prop_assert_eq!(ExternalId::try_from(text.clone()), ExternalId::parse(&text));
             let _ = Email::parse(&text).is_ok();
             let _ = PostbackUrl::parse(&format!("https://{text}")).is_ok();
             let _ = IdempotencyKey::parse(&text).is_ok();

@@ -139,14 +139,19 @@ pub fn to_metadata(metadata: &Metadata) -> Option<String> {
     (!pairs.is_empty()).then(|| serde_json::json!(pairs).to_string())
 }
 
+/// A text of some type, which keeps it as it is where it can.
+pub fn owned_text<T: TryFrom<String>>(column: &str, value: String) -> Result<T, StoreError> {
+    T::try_from(value).ok().ok_or_else(|| damaged(column, "a text of its type"))
+}
+
 /// A name out of a closed list.
 pub fn named<T>(column: &str, value: &str, find: impl FnOnce(&str) -> Option<T>) -> Result<T, StoreError> {
     find(value).ok_or_else(|| damaged(column, "a name this program knows"))
 }
 
 /// The provider's id.
-pub fn provider_id(column: &str, value: &str) -> Result<ProviderId, StoreError> {
-    ProviderId::parse(value).ok_or_else(|| damaged(column, "the id of a provider"))
+pub fn provider_id(column: &str, value: String) -> Result<ProviderId, StoreError> {
+    ProviderId::try_from(value).ok().ok_or_else(|| damaged(column, "the id of a provider"))
 }
 
 /// What kind of record.
@@ -162,16 +167,16 @@ pub fn resource(column: &str, owner: DbId, kind: &str, id: DbId) -> Result<Resou
 /// The identity of an incoming PIX.
 pub fn receipt_key(column: &str, value: &str) -> Result<ReceiptKey, StoreError> {
     match value.strip_prefix("txn:") {
-        Some(id) => provider_id(column, id).map(ReceiptKey::Transaction),
+        Some(id) => provider_id(column, id.to_owned()).map(ReceiptKey::Transaction),
         None => text(column, value, pix_domain::end_to_end::EndToEndId::parse).map(ReceiptKey::EndToEnd),
     }
 }
 
 /// A person or firm; `column` is the name of the pair.
-pub fn party(column: &str, name: Option<&str>, document: Option<&str>) -> Result<Party, StoreError> {
+pub fn party(column: &str, name: Option<String>, document: Option<String>) -> Result<Party, StoreError> {
     Ok(Party {
-        name: optional_text(column, name, pix_domain::text::PersonName::parse)?,
-        document: optional_text(column, document, pix_domain::party::Document::parse)?,
+        name: name.map(|name| owned_text(column, name)).transpose()?,
+        document: document.map(|document| owned_text(column, document)).transpose()?,
     })
 }
 
@@ -249,7 +254,7 @@ mod tests {
             outgoing_state("t.state", "SECRET", None, None).unwrap_err(),
             outgoing_state("t.state", "failed", Some("SECRET".into()), None).unwrap_err(),
             receipt_key("t.key", "SECRET").unwrap_err(),
-            party("t.payer", None, Some("SECRET")).unwrap_err(),
+            party("t.payer", None, Some("SECRET".into())).unwrap_err(),
             resource_kind("t.kind", "SECRET").unwrap_err(),
             amount("t.amount_cents", 0).unwrap_err(),
             cents("t.fee_cents", -1).unwrap_err(),

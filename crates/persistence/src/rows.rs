@@ -8,6 +8,7 @@ mod evidence;
 mod limits;
 mod people;
 mod postbacks;
+mod reading;
 mod refunds;
 mod seals;
 mod settings;

@@ -16,6 +16,7 @@ use pix_domain::charges::{Charge, ChargeState, Credited, Failure};
 use pix_domain::error::{ApplyError, StoreError, UniqueKey};
 use pix_domain::follow_up::LookupStore;
 use pix_domain::ids::{IntegratorId, ResourceKind};
+use pix_domain::list::ListQuery;
 use pix_domain::money::MAX_AMOUNT_CENTS;
 use pix_domain::party::{Document, PixKey, PixKeyType};
 use pix_domain::people::{ERASABLE_AFTER, People, Walk};
@@ -294,6 +295,15 @@ async fn a_damaged_row_is_reported_by_its_column_and_never_shown() {
         panic!()
     };
     assert_eq!(text, "postings.resource_id is not a value of its type");
+    let newest = "(SELECT max(id) FROM charges)";
+    place.damage(&format!(
+        "UPDATE charges SET id = 'SECRET-89012345678901234567890123456' WHERE id = {newest}"
+    ));
+    let Err(StoreError::Damaged(text)) = ChargeStore::list(&*place.store, owner, &ListQuery::default()).await
+    else {
+        panic!()
+    };
+    assert_eq!(text, "charges.id is not a value of its type");
 
     place.damage("UPDATE wallets SET available_cents = -777");
     let Err(StoreError::Damaged(text)) = place.store.wallet(owner).await else { panic!() };

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use diesel::prelude::{ExpressionMethods, OptionalExtension, QueryDsl};
+use diesel::prelude::{ExpressionMethods, QueryDsl};
 use diesel::result::Error as DieselError;
 use diesel_async::AsyncPgConnection;
 use diesel_async::methods::LoadQuery;
@@ -408,9 +408,8 @@ impl Applier {
             .filter(numbered::events::sequence.eq(i64::from(write.record.version().0)))
             .select(numbered::events::transition_id)
             .for_key_share()
-            .row(&mut conn)
+            .found(&mut conn)
             .await
-            .optional()
             .of("events")?;
         Ok(found == Some(DbId(sent.id)))
     }

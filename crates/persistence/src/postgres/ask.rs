@@ -10,11 +10,12 @@
 //! [PostgreSQL, Extended Query](https://www.postgresql.org/docs/15/protocol-flow.html#PROTOCOL-FLOW-EXT-QUERY): a
 //! transaction that no `BEGIN` opened is closed at the Sync, after the rows.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 
 use diesel::result::{Error, QueryResult};
 use diesel_async::methods::LoadQuery;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use futures_util::TryStreamExt;
 
 /// What an answer comes in.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = QueryResult<T>> + Send + 'a>>;
@@ -30,16 +31,29 @@ pub trait Ask: Sized {
         Box::pin(async move { self.load(conn).await })
     }
 
-    /// Its one row; an error of its own (`NotFound`) when there is none.
-    fn row<'a, T>(self, conn: &'a mut AsyncPgConnection) -> Answer<'a, T>
+    /// Its first row, if there is any.
+    fn found<'a, T>(self, conn: &'a mut AsyncPgConnection) -> Answer<'a, Option<T>>
     where
         T: Send + 'a,
         Self: LoadQuery<'a, AsyncPgConnection, T> + Send + 'a,
     {
         Box::pin(async move {
-            let rows: Vec<T> = self.load(conn).await?;
-            rows.into_iter().next().ok_or(Error::NotFound)
+            let mut coming = pin!(self.load_stream(conn).await?);
+            let first = coming.try_next().await?;
+            // Where there is no row, that was the end, after which nothing may be asked for.
+            while first.is_some() && coming.try_next().await?.is_some() {}
+            Ok(first)
         })
+    }
+
+    /// Its first row; an error of its own (`NotFound`) when there is none.
+    fn row<'a, T>(self, conn: &'a mut AsyncPgConnection) -> Answer<'a, T>
+    where
+        T: Send + 'a,
+        Self: LoadQuery<'a, AsyncPgConnection, T> + Send + 'a,
+    {
+        let found = self.found(conn);
+        Box::pin(async move { found.await?.ok_or(Error::NotFound) })
     }
 }
 

@@ -1,7 +1,7 @@
 //! The journal of administrative acts. The schema refuses to change or remove an entry.
 
 use async_trait::async_trait;
-use diesel::prelude::{ExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper};
+use diesel::prelude::{ExpressionMethods, QueryDsl, SelectableHelper};
 use diesel_async::RunQueryDsl;
 use pix_domain::audit_log::{AuditLogStore, LogEntry};
 use pix_domain::error::StoreError;
@@ -45,7 +45,7 @@ impl AuditLogStore for PgStore {
     async fn newest(&self) -> Result<Option<LogEntry>, StoreError> {
         let mut conn = self.reads().await?;
         let newest = audit_log::table.order(audit_log::number.desc()).select(LogRow::as_select());
-        let row: Option<LogRow> = newest.limit(1).row(&mut conn).await.optional().of("audit_log")?;
+        let row: Option<LogRow> = newest.limit(1).found(&mut conn).await.of("audit_log")?;
         row.map(LogEntry::try_from).transpose()
     }
 

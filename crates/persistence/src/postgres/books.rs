@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use diesel::dsl::count_star;
-use diesel::prelude::{ExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper};
+use diesel::prelude::{ExpressionMethods, QueryDsl, SelectableHelper};
 use diesel::result::Error as DieselError;
 use diesel_async::AsyncPgConnection;
 use pix_domain::audit::{Book, BookStore, StoredFinding};
@@ -45,8 +45,8 @@ impl WalletStore for PgStore {
 
 /// The wallet's row; an empty wallet without.
 pub async fn wallet(conn: &mut AsyncPgConnection, owner: DbId) -> Result<Wallet, StoreError> {
-    let row = wallets::table.find(owner).select(WalletRow::as_select()).limit(1).row(conn).await;
-    row.optional().of("wallets")?.map_or(Ok(Wallet::default()), Wallet::try_from)
+    let row = wallets::table.find(owner).select(WalletRow::as_select()).limit(1).found(conn).await;
+    row.of("wallets")?.map_or(Ok(Wallet::default()), Wallet::try_from)
 }
 
 #[async_trait]

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use diesel::prelude::{OptionalExtension, QueryDsl};
+use diesel::prelude::QueryDsl;
 use diesel_async::RunQueryDsl;
 use pix_domain::callbacks::{Callback, CallbackState, CallbackStore, ClaimedCallback};
 use pix_domain::error::StoreError;
@@ -70,9 +70,9 @@ impl CallbackStore for PgStore {
         let found = callbacks::table
             .find(DbId(id))
             .select((callbacks::state, callbacks::due_at, callbacks::attempts))
-            .row::<(String, Option<DbTime>, i64)>(&mut conn)
+            .found::<(String, Option<DbTime>, i64)>(&mut conn)
             .await;
-        let row = found.optional().of("callbacks")?;
+        let row = found.of("callbacks")?;
         let read = |(state, due_at, attempts): (String, _, _)| {
             Ok((state_of(&state, due_at)?, codec::number("callbacks.attempts", attempts)?))
         };

@@ -1,7 +1,7 @@
 //! Reads of charges.
 
 use async_trait::async_trait;
-use diesel::prelude::{BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl};
+use diesel::prelude::{BoolExpressionMethods, ExpressionMethods, QueryDsl};
 use diesel_async::AsyncPgConnection;
 use pix_domain::charges::store::ChargeStore;
 use pix_domain::charges::{Charge, Receipt};
@@ -14,6 +14,7 @@ use pix_domain::text::ExternalId;
 use super::PgStore;
 use super::ask::Ask;
 use super::error::Of;
+use super::lookups::find;
 use super::page::page;
 use super::people::{opened, opened_one};
 use super::types::can_be_kept;
@@ -30,7 +31,7 @@ impl ChargeStore for PgStore {
             return shares.charges.ask((owner, id)).await;
         }
         let mut conn = self.reads().await?;
-        find(&mut conn, owner, id).await
+        find::<ChargeRow>(&mut conn, (owner, id)).await
     }
 
     async fn find_by_external_id(
@@ -41,9 +42,14 @@ impl ChargeStore for PgStore {
         let mut conn = self.reads().await?;
         let of_owner = charges::integrator_id.eq(DbId::from(integrator_id));
         let named = of_owner.and(charges::external_id.eq(external_id.as_str()));
-        let found =
-            charges::table.filter(named).select(columns_of::<ChargeRow>()).limit(1).row(&mut conn).await;
-        opened_one(&mut conn, found.optional().of("charges")?).await
+        let found: Option<Box<ChargeRow>> = charges::table
+            .filter(named)
+            .select(columns_of::<ChargeRow>())
+            .limit(1)
+            .found(&mut conn)
+            .await
+            .of("charges")?;
+        opened_one(&mut conn, found).await
     }
 
     async fn find_by_pix_id(
@@ -60,14 +66,15 @@ impl ChargeStore for PgStore {
 
     async fn list(&self, integrator_id: IntegratorId, query: &ListQuery) -> Result<Vec<Charge>, StoreError> {
         let mut conn = self.reads().await?;
-        let rows: Vec<ChargeRow> = page!(charges, ChargeRow, DbId::from(integrator_id), query, &mut conn);
+        let rows: Vec<Box<ChargeRow>> =
+            page!(charges, ChargeRow, DbId::from(integrator_id), query, &mut conn);
         opened(&mut conn, rows).await
     }
 
     async fn receipts(&self, integrator_id: IntegratorId, id: ChargeId) -> Result<Vec<Receipt>, StoreError> {
         let mut conn = self.reads().await?;
         let of_owner = receipts::integrator_id.eq(DbId::from(integrator_id));
-        let rows: Vec<ReceiptRow> = receipts::table
+        let rows: Vec<Box<ReceiptRow>> = receipts::table
             .filter(of_owner.and(receipts::charge_id.eq(DbId(id.0))))
             .order(receipts::number.asc())
             .select(columns_of::<ReceiptRow>())
@@ -78,24 +85,18 @@ impl ChargeStore for PgStore {
     }
 }
 
-async fn find(conn: &mut AsyncPgConnection, owner: DbId, id: DbId) -> Result<Option<Charge>, StoreError> {
-    let found = charges::table.find((owner, id)).select(columns_of::<ChargeRow>()).limit(1).row(conn).await;
-    opened_one(conn, found.optional().of("charges")?).await
-}
-
 async fn find_by_pix_id(
     conn: &mut AsyncPgConnection,
     owner: DbId,
     pix_id: &str,
 ) -> Result<Option<Charge>, StoreError> {
-    let made: Option<ChargeRow> = charges::table
+    let made: Option<Box<ChargeRow>> = charges::table
         .filter(charges::integrator_id.eq(owner).and(charges::provider_id.eq(pix_id)))
         .order(charges::id.asc())
         .select(columns_of::<ChargeRow>())
         .limit(1)
-        .row(conn)
+        .found(conn)
         .await
-        .optional()
         .of("charges")?;
     if made.is_some() {
         return opened_one(conn, made).await;
@@ -108,12 +109,11 @@ async fn find_by_pix_id(
         .find((owner, pix_id))
         .select(receipts::charge_id)
         .limit(1)
-        .row(conn)
+        .found(conn)
         .await
-        .optional()
         .of("receipts")?;
     match received {
-        Some(id) => find(conn, owner, id).await,
+        Some(id) => find::<ChargeRow>(conn, (owner, id)).await,
         None => Ok(None),
     }
 }

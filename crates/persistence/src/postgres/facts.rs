@@ -1,6 +1,6 @@
 //! What holds of the whole deployment.
 
-use diesel::prelude::{ExpressionMethods, OptionalExtension, QueryDsl};
+use diesel::prelude::{ExpressionMethods, QueryDsl};
 use diesel::upsert::excluded;
 use diesel_async::RunQueryDsl;
 use pix_domain::error::StoreError;
@@ -14,8 +14,8 @@ impl PgStore {
     /// The fact with that name, if it was ever kept.
     pub async fn fact(&self, name: &str) -> Result<Option<String>, StoreError> {
         let mut conn = self.reads().await?;
-        let found = facts::table.find(name).select(facts::value).limit(1).row(&mut conn).await;
-        Ok(found.optional().of("facts")?)
+        let found = facts::table.find(name).select(facts::value).limit(1).found(&mut conn).await;
+        Ok(found.of("facts")?)
     }
 
     /// Keeps a fact in place of the one with the same name.

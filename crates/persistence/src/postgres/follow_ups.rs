@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use diesel::pg::Pg;
-use diesel::prelude::{
-    CombineDsl, ExpressionMethods, IntoSql, OptionalExtension, QueryDsl, SelectableHelper,
-};
+use diesel::prelude::{CombineDsl, ExpressionMethods, IntoSql, QueryDsl, SelectableHelper};
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::result::QueryResult;
 use diesel::sql_types::Text;
@@ -125,14 +123,14 @@ impl LookupStore for PgStore {
     ) -> Result<Option<Uuid>, StoreError> {
         let mut conn = self.reads().await?;
         let handle = handles::table.find((DbId::from(integrator_id), kind.as_str(), key.as_str()));
-        let found = handle.select(handles::resource_id).limit(1).row::<DbId>(&mut conn).await;
-        Ok(found.optional().of("handles")?.map(|id| id.0))
+        let found = handle.select(handles::resource_id).limit(1).found::<DbId>(&mut conn).await;
+        Ok(found.of("handles")?.map(|id| id.0))
     }
 
     async fn find_twins(&self, integrator_id: IntegratorId, key: Uuid) -> Result<Vec<Uuid>, StoreError> {
         let mut conn = self.reads().await?;
         let found = twins::table.find((DbId::from(integrator_id), DbId(key))).select(TwinRow::as_select());
-        let row: Option<TwinRow> = found.row(&mut conn).await.optional().of("twins")?;
+        let row: Option<TwinRow> = found.found(&mut conn).await.of("twins")?;
         row.map_or_else(|| Ok(Vec::new()), TwinRow::ids)
     }
 

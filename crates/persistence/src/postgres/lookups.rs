@@ -9,7 +9,6 @@ use std::marker::PhantomData;
 use std::slice;
 
 use async_trait::async_trait;
-use diesel::dsl::{AsSelect, SqlTypeOf};
 use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::result::QueryResult;
@@ -22,10 +21,10 @@ use tokio::time::timeout;
 
 use super::ask::Ask;
 use super::error::Of;
-use super::people::opened_each;
+use super::people::{opened_each, opened_one};
 use super::pool::{Conn, Connections};
 use super::sharing::{Answer, Shared};
-use super::written::{Columns, columns_of};
+use super::written::{Columns, Types, columns_of};
 use crate::codec::{DbId, Id};
 use crate::rows::{ChargeRow, Personal, WithdrawalRow};
 
@@ -36,15 +35,28 @@ pub type Key = (DbId, DbId);
 #[async_trait]
 pub trait Kept: Personal + Sized + Send + 'static {
     /// What it is to the domain.
-    type Record: TryFrom<Self, Error = StoreError> + Clone + Send + 'static;
+    type Record: TryFrom<Box<Self>, Error = StoreError> + Clone + Send + 'static;
     /// Its table.
     const TABLE: &'static str;
 
     /// Whose it is and which.
     fn key(&self) -> Key;
 
+    /// The one of this key.
+    async fn find(conn: &mut AsyncPgConnection, key: Key) -> QueryResult<Option<Box<Self>>>;
+
     /// Those of the `ids` that are there, each of the owner in the same place.
-    async fn load(conn: &mut AsyncPgConnection, owners: Vec<DbId>, ids: Vec<DbId>) -> QueryResult<Vec<Self>>;
+    async fn load(
+        conn: &mut AsyncPgConnection,
+        owners: Vec<DbId>,
+        ids: Vec<DbId>,
+    ) -> QueryResult<Vec<Box<Self>>>;
+}
+
+/// The row of a key.
+struct ByKey<R> {
+    key: Key,
+    columns: Columns<R>,
 }
 
 /// The rows of some keys.
@@ -65,17 +77,44 @@ macro_rules! kept {
                 (self.integrator_id, self.id)
             }
 
+            async fn find(conn: &mut AsyncPgConnection, key: Key) -> QueryResult<Option<Box<Self>>> {
+                ByKey { key, columns: columns_of::<Self>() }.found(conn).await
+            }
+
             async fn load(
                 conn: &mut AsyncPgConnection,
                 owners: Vec<DbId>,
                 ids: Vec<DbId>,
-            ) -> QueryResult<Vec<Self>> {
+            ) -> QueryResult<Vec<Box<Self>>> {
                 ByKeys { owners, ids, columns: columns_of::<Self>() }.rows(conn).await
             }
         }
 
+        impl Query for ByKey<$row> {
+            type SqlType = Types<$row>;
+        }
+
+        impl QueryFragment<Pg> for ByKey<$row> {
+            fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+                out.push_sql("SELECT ");
+                self.columns.walk_ast(out.reborrow())?;
+                out.push_sql(concat!(" FROM ", $table, " WHERE ", $table, ".integrator_id = "));
+                out.push_bind_param::<Id, _>(&self.key.0)?;
+                out.push_sql(concat!(" AND ", $table, ".id = "));
+                out.push_bind_param::<Id, _>(&self.key.1)
+            }
+        }
+
+        impl QueryId for ByKey<$row> {
+            type QueryId = Self;
+
+            const HAS_STATIC_QUERY_ID: bool = true;
+        }
+
+        impl<Conn> diesel::query_dsl::RunQueryDsl<Conn> for ByKey<$row> {}
+
         impl Query for ByKeys<$row> {
-            type SqlType = SqlTypeOf<AsSelect<$row, Pg>>;
+            type SqlType = Types<$row>;
         }
 
         impl QueryFragment<Pg> for ByKeys<$row> {
@@ -108,6 +147,12 @@ macro_rules! kept {
 
 kept!(ChargeRow, Charge, "charges");
 kept!(WithdrawalRow, Withdrawal, "withdrawals");
+
+/// The record of a key, for whoever shares with nobody.
+pub async fn find<R: Kept>(conn: &mut AsyncPgConnection, key: Key) -> Result<Option<R::Record>, StoreError> {
+    let found = R::find(conn, key).await.of(R::TABLE)?;
+    opened_one(conn, found).await
+}
 
 /// What is there of some keys.
 type Found<R> = BTreeMap<Key, Result<<R as Kept>::Record, StoreError>>;
@@ -156,7 +201,7 @@ impl<R: Kept> Lookups<R> {
     async fn read(conn: &mut Conn, keys: &[Key]) -> Result<Found<R>, StoreError> {
         let (owners, ids) = keys.iter().copied().unzip();
         let rows = R::load(conn, owners, ids).await.of(R::TABLE)?;
-        let found: Vec<Key> = rows.iter().map(Kept::key).collect();
+        let found: Vec<Key> = rows.iter().map(|row| row.key()).collect();
         let records = opened_each(conn, rows).await?;
         Ok(found.into_iter().zip(records).collect())
     }

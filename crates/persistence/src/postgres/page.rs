@@ -59,7 +59,7 @@ macro_rules! page_by_time {
             }
             None => rows.order($table::id.desc()),
         };
-        let mut found: Vec<$row> = rows.rows($conn).await.of(stringify!($table))?;
+        let mut found: Vec<Box<$row>> = rows.rows($conn).await.of(stringify!($table))?;
         if oldest_first {
             found.reverse();
         }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use async_trait::async_trait;
 use diesel::dsl::{exists, not};
 use diesel::prelude::{
-    BoolExpressionMethods, ExpressionMethods, JoinOnDsl, NullableExpressionMethods, OptionalExtension,
-    QueryDsl, SelectableHelper,
+    BoolExpressionMethods, ExpressionMethods, JoinOnDsl, NullableExpressionMethods, QueryDsl,
+    SelectableHelper,
 };
 use diesel::upsert::excluded;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
@@ -40,7 +40,12 @@ where
     T: TryFrom<R, Error = StoreError>,
 {
     if rows.iter().all(|row| row.locked().is_none()) {
-        return rows.into_iter().map(T::try_from).collect();
+        // There is room for all of them: a collected `Result` can't know how many there will be.
+        let mut records = Vec::with_capacity(rows.len());
+        for row in rows {
+            records.push(T::try_from(row)?);
+        }
+        return Ok(records);
     }
     opened_each(conn, rows).await?.into_iter().collect()
 }
@@ -88,7 +93,10 @@ where
     R: Personal,
     T: TryFrom<R, Error = StoreError>,
 {
-    Ok(opened(conn, row.into_iter().collect()).await?.pop())
+    match row {
+        Some(row) if row.locked().is_some() => Ok(opened(conn, vec![row]).await?.pop()),
+        row => row.map(T::try_from).transpose(),
+    }
 }
 
 /// How many rows are kept in one statement: a statement takes so many values at the most.
@@ -150,9 +158,8 @@ async fn naming(conn: &mut AsyncPgConnection, walk: Walk, who: &Person) -> Resul
         .filter(people::integrator_id.eq(owner).and(people::subject.eq(who.subject())))
         .select(people::id)
         .limit(1)
-        .row(conn)
+        .found(conn)
         .await
-        .optional()
         .of("people")?;
     let mut found = BTreeMap::new();
     if let Some(person) = person {

@@ -42,7 +42,7 @@ impl Conn {
     }
 
     /// The connection, which doesn't go back.
-    pub fn take(conn: Self) -> Session {
+    pub fn take(conn: Self) -> Box<Session> {
         Object::take(conn.object)
     }
 
@@ -226,16 +226,17 @@ pub struct Manager {
 }
 
 impl managed::Manager for Manager {
-    type Type = Session;
+    /// Elsewhere, so that going to and fro doesn't copy all of it.
+    type Type = Box<Session>;
     type Error = String;
 
-    async fn create(&self) -> Result<Session, String> {
+    async fn create(&self) -> Result<Box<Session>, String> {
         let (target, purpose, servers) = (self.target.clone(), self.purpose, self.servers.clone());
         let made = self.runtime.spawn(connect(target, purpose, self.statement_timeout, servers)).await;
-        made.map_err(|error| error.to_string()).flatten()
+        made.map_err(|error| error.to_string()).flatten().map(Box::new)
     }
 
-    async fn recycle(&self, session: &mut Session, _: &Metrics) -> RecycleResult<String> {
+    async fn recycle(&self, session: &mut Box<Session>, _: &Metrics) -> RecycleResult<String> {
         if session.conn.is_broken() {
             return Err(RecycleError::message("the connection is broken"));
         }

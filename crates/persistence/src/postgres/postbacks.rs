@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use diesel::dsl::exists;
 use diesel::prelude::{
-    BoolExpressionMethods, ExpressionMethods, JoinOnDsl, NullableExpressionMethods, OptionalExtension,
-    QueryDsl, SelectableHelper,
+    BoolExpressionMethods, ExpressionMethods, JoinOnDsl, NullableExpressionMethods, QueryDsl,
+    SelectableHelper,
 };
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use pix_domain::charges::Charge;
@@ -251,7 +251,7 @@ impl DeliveryStore for PgStore {
         let mut conn = self.works().await?;
         let told = events::table.filter(about!(events, key).and(events::number.is_not_null()));
         let at: Option<DbTime> =
-            told.select(events::created_at).limit(1).row(&mut conn).await.optional().of("events")?;
+            told.select(events::created_at).limit(1).found(&mut conn).await.of("events")?;
         let Some(at) = at else { return Ok(false) };
         let row = DeliveryRow::new(key, DbId(lane.0), at.0, now);
         let made = diesel::insert_into(deliveries::table)

@@ -1,7 +1,7 @@
 //! Reads of refunds.
 
 use async_trait::async_trait;
-use diesel::prelude::{BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl};
+use diesel::prelude::{BoolExpressionMethods, ExpressionMethods, QueryDsl};
 use pix_domain::error::StoreError;
 use pix_domain::ids::{ChargeId, IntegratorId, RefundId};
 use pix_domain::refunds::Refund;
@@ -25,9 +25,8 @@ macro_rules! first {
             .order(refunds::id.asc())
             .select(columns_of::<RefundRow>())
             .limit(1)
-            .row($conn)
+            .found($conn)
             .await
-            .optional()
             .of("refunds")?
     };
 }
@@ -37,8 +36,8 @@ impl RefundStore for PgStore {
     async fn find(&self, integrator_id: IntegratorId, id: RefundId) -> Result<Option<Refund>, StoreError> {
         let mut conn = self.reads().await?;
         let same = refunds::table.find((DbId::from(integrator_id), DbId(id.0)));
-        let found = same.select(columns_of::<RefundRow>()).row(&mut conn).await;
-        found.optional().of("refunds")?.map(Refund::try_from).transpose()
+        let found = same.select(columns_of::<RefundRow>()).found::<Box<RefundRow>>(&mut conn).await;
+        found.of("refunds")?.map(Refund::try_from).transpose()
     }
 
     async fn find_by_external_id(
@@ -50,13 +49,12 @@ impl RefundStore for PgStore {
         let of_owner = refunds::integrator_id.eq(DbId::from(integrator_id));
         let named = of_owner.and(refunds::external_id.eq(external_id.as_str()));
         // A name is there once. An order would lead a server that has seen the table empty through the records in that order.
-        let found: Option<RefundRow> = refunds::table
+        let found: Option<Box<RefundRow>> = refunds::table
             .filter(named)
             .select(columns_of::<RefundRow>())
             .limit(1)
-            .row(&mut conn)
+            .found(&mut conn)
             .await
-            .optional()
             .of("refunds")?;
         found.map(Refund::try_from).transpose()
     }
@@ -72,7 +70,8 @@ impl RefundStore for PgStore {
         let mut conn = self.reads().await?;
         // Two lookups, each by its index, rather than one with an OR.
         let of_owner = refunds::integrator_id.eq(DbId::from(integrator_id));
-        let mut found: Option<RefundRow> = first!(of_owner.and(refunds::provider_id.eq(pix_id)), &mut conn);
+        let mut found: Option<Box<RefundRow>> =
+            first!(of_owner.and(refunds::provider_id.eq(pix_id)), &mut conn);
         if found.is_none() {
             found = first!(of_owner.and(refunds::return_id.eq(pix_id)), &mut conn);
         }
@@ -86,7 +85,7 @@ impl RefundStore for PgStore {
     ) -> Result<Vec<Refund>, StoreError> {
         let mut conn = self.reads().await?;
         let of_owner = refunds::integrator_id.eq(DbId::from(integrator_id));
-        let rows: Vec<RefundRow> = refunds::table
+        let rows: Vec<Box<RefundRow>> = refunds::table
             .filter(of_owner.and(refunds::charge_id.eq(DbId(charge_id.0))))
             .order(refunds::id.asc())
             .select(columns_of::<RefundRow>())

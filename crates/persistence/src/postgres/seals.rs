@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use diesel::pg::Pg;
-use diesel::prelude::{ExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper};
+use diesel::prelude::{ExpressionMethods, QueryDsl, SelectableHelper};
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::result::QueryResult;
 use diesel::sql_types::{BigInt, Nullable, Text};
@@ -127,7 +127,7 @@ fn head((of_wallet, of_seal): HeadRow) -> Result<Head, StoreError> {
 async fn newest(conn: &mut AsyncPgConnection, owner: DbId) -> Result<Option<SealRow>, DbError> {
     let of_owner = seals::table.filter(seals::integrator_id.eq(owner));
     let newest = of_owner.order(seals::number.desc()).select(SealRow::as_select());
-    newest.limit(1).row(conn).await.optional().of("seals")
+    newest.limit(1).found(conn).await.of("seals")
 }
 
 async fn unsealed(conn: &mut AsyncPgConnection, owner: DbId, limit: u32) -> Result<Unsealed, StoreError> {

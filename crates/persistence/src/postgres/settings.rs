@@ -5,9 +5,7 @@
 
 use async_trait::async_trait;
 use diesel::dsl::{exists, max};
-use diesel::prelude::{
-    BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper,
-};
+use diesel::prelude::{BoolExpressionMethods, ExpressionMethods, QueryDsl, SelectableHelper};
 use diesel::result::Error as DieselError;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use pix_domain::credentials::store::{ApiKeyStore, IntegratorStore};
@@ -69,7 +67,7 @@ fn taken(error: DbError, constraint: &str, why: &str) -> StoreError {
 /// Holds back everybody else who numbers something of this integrator, until the transaction ends.
 pub(super) async fn lock_integrator(conn: &mut AsyncPgConnection, owner: DbId) -> Result<(), GivenUp> {
     let row = integrators::table.find(owner).select(integrators::id).for_no_key_update();
-    let locked: Option<DbId> = row.limit(1).row(conn).await.optional().of("integrators")?;
+    let locked: Option<DbId> = row.limit(1).found(conn).await.of("integrators")?;
     locked.map(|_| ()).ok_or_else(|| rejected("no such integrator").into())
 }
 
@@ -93,7 +91,7 @@ impl IntegratorStore for PgStore {
     async fn find(&self, id: IntegratorId) -> Result<Option<Integrator>, StoreError> {
         let mut conn = self.reads().await?;
         let row = integrators::table.find(DbId::from(id)).select(IntegratorRow::as_select());
-        let found = row.limit(1).row(&mut conn).await.optional().of("integrators")?;
+        let found = row.limit(1).found(&mut conn).await.of("integrators")?;
         found.map(Integrator::try_from).transpose()
     }
 
@@ -166,7 +164,7 @@ impl ApiKeyStore for PgStore {
         }
         let mut conn = self.reads().await?;
         let row = api_keys::table.find(public_id).select(ApiKeyRow::as_select());
-        row.limit(1).row(&mut conn).await.optional().of("api_keys")?.map(ApiKey::try_from).transpose()
+        row.limit(1).found(&mut conn).await.of("api_keys")?.map(ApiKey::try_from).transpose()
     }
 
     async fn list(&self, integrator_id: IntegratorId) -> Result<Vec<ApiKey>, StoreError> {
@@ -260,9 +258,8 @@ impl FeeStore for PgStore {
             .order(fee_schedules::version.desc())
             .select(FeeScheduleRow::as_select())
             .limit(1)
-            .row(&mut conn)
+            .found(&mut conn)
             .await
-            .optional()
             .of("fee_schedules")?;
         newest.map_or_else(|| Ok(FeeSchedule::free()), FeeSchedule::try_from)
     }
@@ -278,7 +275,7 @@ impl FeeStore for PgStore {
         let mut conn = self.reads().await?;
         let key = (DbId::from(integrator_id), i64::from(version));
         let row = fee_schedules::table.find(key).select(FeeScheduleRow::as_select());
-        let found = row.limit(1).row(&mut conn).await.optional().of("fee_schedules")?;
+        let found = row.limit(1).found(&mut conn).await.of("fee_schedules")?;
         found.map(FeeSchedule::try_from).transpose()
     }
 

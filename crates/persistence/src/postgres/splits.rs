@@ -1,7 +1,7 @@
 //! Reads of splits.
 
 use async_trait::async_trait;
-use diesel::prelude::{ExpressionMethods, OptionalExtension, QueryDsl};
+use diesel::prelude::{ExpressionMethods, QueryDsl};
 use pix_domain::error::StoreError;
 use pix_domain::ids::{IntegratorId, SplitId};
 use pix_domain::list::ListQuery;
@@ -22,14 +22,14 @@ impl SplitStore for PgStore {
     async fn find(&self, integrator_id: IntegratorId, id: SplitId) -> Result<Option<Split>, StoreError> {
         let mut conn = self.reads().await?;
         let same = splits::table.find((DbId::from(integrator_id), DbId(id.0)));
-        let found = same.select(columns_of::<SplitRow>()).limit(1).row(&mut conn).await;
-        found.optional().of("splits")?.map(Split::try_from).transpose()
+        let found = same.select(columns_of::<SplitRow>()).limit(1).found::<Box<SplitRow>>(&mut conn).await;
+        found.of("splits")?.map(Split::try_from).transpose()
     }
 
     async fn list(&self, integrator_id: IntegratorId, query: &ListQuery) -> Result<Vec<Split>, StoreError> {
         let mut conn = self.reads().await?;
         let owner = DbId::from(integrator_id);
-        let rows: Vec<SplitRow> = page_by_time!(splits, SplitRow, owner, query, &mut conn, rows => {});
+        let rows: Vec<Box<SplitRow>> = page_by_time!(splits, SplitRow, owner, query, &mut conn, rows => {});
         rows.into_iter().map(Split::try_from).collect()
     }
 }

@@ -1,7 +1,7 @@
 //! Reads of withdrawals.
 
 use async_trait::async_trait;
-use diesel::prelude::{BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl};
+use diesel::prelude::{BoolExpressionMethods, ExpressionMethods, QueryDsl};
 use pix_domain::error::StoreError;
 use pix_domain::ids::{IntegratorId, WithdrawalId};
 use pix_domain::list::ListQuery;
@@ -12,6 +12,7 @@ use pix_domain::withdrawals::store::WithdrawalStore;
 use super::PgStore;
 use super::ask::Ask;
 use super::error::Of;
+use super::lookups::find;
 use super::page::page;
 use super::people::{opened, opened_one};
 use super::types::can_be_kept;
@@ -28,9 +29,8 @@ macro_rules! first {
             .order(withdrawals::id.asc())
             .select(columns_of::<WithdrawalRow>())
             .limit(1)
-            .row($conn)
+            .found($conn)
             .await
-            .optional()
             .of("withdrawals")?
     };
 }
@@ -47,10 +47,7 @@ impl WithdrawalStore for PgStore {
             return shares.withdrawals.ask((owner, id)).await;
         }
         let mut conn = self.reads().await?;
-        let same = withdrawals::table.find((owner, id));
-        let found = same.select(columns_of::<WithdrawalRow>()).limit(1).row(&mut conn).await;
-        let found: Option<WithdrawalRow> = found.optional().of("withdrawals")?;
-        opened_one(&mut conn, found).await
+        find::<WithdrawalRow>(&mut conn, (owner, id)).await
     }
 
     async fn find_by_external_id(
@@ -62,13 +59,12 @@ impl WithdrawalStore for PgStore {
         let of_owner = withdrawals::integrator_id.eq(DbId::from(integrator_id));
         let named = of_owner.and(withdrawals::external_id.eq(external_id.as_str()));
         // A name is there once. An order would lead a server that has seen the table empty through the records in that order.
-        let found: Option<WithdrawalRow> = withdrawals::table
+        let found: Option<Box<WithdrawalRow>> = withdrawals::table
             .filter(named)
             .select(columns_of::<WithdrawalRow>())
             .limit(1)
-            .row(&mut conn)
+            .found(&mut conn)
             .await
-            .optional()
             .of("withdrawals")?;
         opened_one(&mut conn, found).await
     }
@@ -84,7 +80,7 @@ impl WithdrawalStore for PgStore {
         let mut conn = self.reads().await?;
         // Two lookups, each by its index, rather than one with an OR.
         let of_owner = withdrawals::integrator_id.eq(DbId::from(integrator_id));
-        let mut found: Option<WithdrawalRow> =
+        let mut found: Option<Box<WithdrawalRow>> =
             first!(of_owner.and(withdrawals::provider_id.eq(pix_id)), &mut conn);
         if found.is_none() {
             found = first!(of_owner.and(withdrawals::end_to_end_id.eq(pix_id)), &mut conn);
@@ -99,7 +95,7 @@ impl WithdrawalStore for PgStore {
     ) -> Result<Vec<Withdrawal>, StoreError> {
         let mut conn = self.reads().await?;
         let owner = DbId::from(integrator_id);
-        let rows: Vec<WithdrawalRow> = page!(withdrawals, WithdrawalRow, owner, query, &mut conn);
+        let rows: Vec<Box<WithdrawalRow>> = page!(withdrawals, WithdrawalRow, owner, query, &mut conn);
         opened(&mut conn, rows).await
     }
 }

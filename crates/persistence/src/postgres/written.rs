@@ -34,7 +34,10 @@ macro_rules! written {
 
 written!(ChargeRow, ReceiptRow, RefundRow, SplitRow, WithdrawalRow);
 
-/// The columns of `R`: what `R::as_select()` is, text and type.
+/// The types of the columns of `R`.
+pub type Types<R> = SqlTypeOf<<R as Selectable<Pg>>::SelectExpression>;
+
+/// The columns of `R`: what `R::as_select()` is, to be read as `R` or as a `Box` of it.
 pub fn columns_of<R: Written>() -> Columns<R> {
     Columns(PhantomData)
 }
@@ -59,9 +62,9 @@ impl<R: Written> QueryId for Columns<R> {
 
 impl<R: Written> Expression for Columns<R>
 where
-    AsSelect<R, Pg>: Expression,
+    R::SelectExpression: Expression,
 {
-    type SqlType = SqlTypeOf<AsSelect<R, Pg>>;
+    type SqlType = Types<R>;
 }
 
 impl<R: Written, Grouped> ValidGrouping<Grouped> for Columns<R>

@@ -1,22 +1,23 @@
 //! Rows of charges and of the PIX received on them.
 
-use diesel::prelude::{AsChangeset, Insertable, Queryable, Selectable};
+use diesel::{AsChangeset, Insertable, Selectable};
 use pix_domain::charges::{Charge, ChargeState, Credited, Failure, Receipt};
 use pix_domain::error::StoreError;
 use pix_domain::ids::{ChargeId, IntegratorId, Version};
 use pix_domain::postbacks::events::PostbackScope;
 use pix_domain::provider::{Party, Payment, ProviderBody, Ticket};
-use pix_domain::text::{Email, ExternalId, PayerQuestion, PostbackUrl};
+use pix_domain::text::{Email, PayerQuestion, PostbackUrl};
 use pix_domain::time::Timestamp;
 
 use super::people::{ERASED, LOCKED};
+use super::reading::read_in_place;
 use super::splits::{shares, to_shares};
 use crate::codec::{self, DbId, DbTime, damaged};
 use crate::schema::{charges, receipts};
 
 /// A document, unless it is erased.
-pub(super) fn present(document: Option<&String>) -> Option<&str> {
-    document.map(String::as_str).filter(|document| *document != ERASED)
+pub(super) fn present(document: Option<String>) -> Option<String> {
+    document.filter(|document| document != ERASED)
 }
 
 /// A document as it is kept, or what stands for one of an erased person.
@@ -24,48 +25,50 @@ pub(super) fn kept(party: &Party, is_erased: bool) -> Option<String> {
     if is_erased { Some(LOCKED.to_owned()) } else { codec::document_of(party) }
 }
 
-/// A charge as it is kept.
-#[derive(Queryable, Selectable, Insertable, AsChangeset)]
-#[diesel(table_name = charges, primary_key(integrator_id, id))]
-#[diesel(treat_none_as_null = true, treat_none_as_default_value = false)]
-pub struct ChargeRow {
-    pub integrator_id: DbId,
-    pub id: DbId,
-    pub version: i64,
-    pub external_id: String,
-    pub external_id_given: bool,
-    pub amount_cents: i64,
-    pub payer_name: Option<String>,
-    pub payer_document: Option<String>,
-    pub payer_email: Option<String>,
-    pub payer_question: Option<String>,
-    pub postback_url: Option<String>,
-    pub fee_version: i64,
-    pub state: String,
-    pub failure_code: Option<String>,
-    pub failure_message: Option<String>,
-    pub provider_id: Option<String>,
-    pub qrcode: Option<String>,
-    pub provider_body: Option<String>,
-    pub amount_paid_cents: i64,
-    pub paid_fee_cents: Option<i64>,
-    pub first_receipt_key: Option<String>,
-    pub paid_by_name: Option<String>,
-    pub paid_by_document: Option<String>,
-    pub paid_at: Option<DbTime>,
-    pub late: Option<bool>,
-    pub payments: Option<i64>,
-    pub refund_reserved_cents: i64,
-    pub refunded_cents: i64,
-    pub expires_at: DbTime,
-    pub created_at: DbTime,
-    pub updated_at: DbTime,
-    pub follow_up_at: Option<DbTime>,
-    pub follow_up_attempts: i64,
-    pub taken_back_cents: i64,
-    pub postback_all: bool,
-    pub metadata: Option<String>,
-    pub split: Option<String>,
+read_in_place! {
+    /// A charge as it is kept.
+    #[derive(Selectable, Insertable, AsChangeset)]
+    #[diesel(primary_key(integrator_id, id))]
+    #[diesel(treat_none_as_null = true, treat_none_as_default_value = false)]
+    pub struct ChargeRow of charges {
+        pub integrator_id: DbId,
+        pub id: DbId,
+        pub version: i64,
+        pub external_id: String,
+        pub external_id_given: bool,
+        pub amount_cents: i64,
+        pub payer_name: Option<String>,
+        pub payer_document: Option<String>,
+        pub payer_email: Option<String>,
+        pub payer_question: Option<String>,
+        pub postback_url: Option<String>,
+        pub fee_version: i64,
+        pub state: String,
+        pub failure_code: Option<String>,
+        pub failure_message: Option<String>,
+        pub provider_id: Option<String>,
+        pub qrcode: Option<String>,
+        pub provider_body: Option<String>,
+        pub amount_paid_cents: i64,
+        pub paid_fee_cents: Option<i64>,
+        pub first_receipt_key: Option<String>,
+        pub paid_by_name: Option<String>,
+        pub paid_by_document: Option<String>,
+        pub paid_at: Option<DbTime>,
+        pub late: Option<bool>,
+        pub payments: Option<i64>,
+        pub refund_reserved_cents: i64,
+        pub refunded_cents: i64,
+        pub expires_at: DbTime,
+        pub created_at: DbTime,
+        pub updated_at: DbTime,
+        pub follow_up_at: Option<DbTime>,
+        pub follow_up_attempts: i64,
+        pub taken_back_cents: i64,
+        pub postback_all: bool,
+        pub metadata: Option<String>,
+        pub split: Option<String>,
+    }
 }
 
 impl ChargeRow {
@@ -124,7 +127,7 @@ impl ChargeRow {
         }
     }
 
-    fn state(&self) -> Result<ChargeState, StoreError> {
+    fn state(&mut self) -> Result<ChargeState, StoreError> {
         Ok(match self.state.as_str() {
             "creating" => ChargeState::Creating,
             "pending" => ChargeState::Pending,
@@ -132,14 +135,14 @@ impl ChargeRow {
             "expired" => ChargeState::Expired,
             "canceled" => ChargeState::Canceled,
             "failed" => {
-                let (code, message) = (self.failure_code.clone(), self.failure_message.clone());
+                let (code, message) = (self.failure_code.take(), self.failure_message.take());
                 ChargeState::Failed(codec::failure("charges.failure_code", code, message)?)
             }
             _ => return Err(damaged("charges.state", "a state this program knows")),
         })
     }
 
-    fn credited(&self) -> Result<Option<Credited>, StoreError> {
+    fn credited(&mut self) -> Result<Option<Credited>, StoreError> {
         match (self.paid_at, self.paid_fee_cents, &self.first_receipt_key, self.late, self.payments) {
             (None, None, None, None, None) => Ok(None),
             (Some(paid_at), Some(fee), Some(first), Some(late), Some(payments)) => Ok(Some(Credited {
@@ -148,8 +151,8 @@ impl ChargeRow {
                 first: codec::receipt_key("charges.first_receipt_key", first)?,
                 paid_by: codec::party(
                     "charges.paid_by_*",
-                    self.paid_by_name.as_deref(),
-                    present(self.paid_by_document.as_ref()),
+                    self.paid_by_name.take(),
+                    present(self.paid_by_document.take()),
                 )?,
                 paid_at: paid_at.0,
                 late,
@@ -161,7 +164,7 @@ impl ChargeRow {
 }
 
 fn ticket(
-    provider_id: Option<&String>,
+    provider_id: Option<String>,
     qrcode: Option<String>,
     body: Option<String>,
 ) -> Result<Option<Ticket>, StoreError> {
@@ -180,20 +183,25 @@ impl TryFrom<ChargeRow> for Charge {
     type Error = StoreError;
 
     fn try_from(row: ChargeRow) -> Result<Self, StoreError> {
+        Self::try_from(Box::new(row))
+    }
+}
+
+impl TryFrom<Box<ChargeRow>> for Charge {
+    type Error = StoreError;
+
+    fn try_from(mut row: Box<ChargeRow>) -> Result<Self, StoreError> {
         let (state, credited) = (row.state()?, row.credited()?);
+        let payer_erased = row.payer_document.as_deref() == Some(ERASED);
         Ok(Self {
             id: ChargeId(row.id.0),
             integrator_id: IntegratorId(row.integrator_id.0),
             version: Version(codec::number("charges.version", row.version)?),
-            external_id: codec::text("charges.external_id", &row.external_id, ExternalId::parse)?,
+            external_id: codec::owned_text("charges.external_id", row.external_id)?,
             external_id_given: row.external_id_given,
             amount: codec::amount("charges.amount_cents", row.amount_cents)?,
-            payer: codec::party(
-                "charges.payer_*",
-                row.payer_name.as_deref(),
-                present(row.payer_document.as_ref()),
-            )?,
-            payer_erased: row.payer_document.as_deref() == Some(ERASED),
+            payer: codec::party("charges.payer_*", row.payer_name, present(row.payer_document))?,
+            payer_erased,
             payer_email: codec::optional_text(
                 "charges.payer_email",
                 row.payer_email.as_deref(),
@@ -213,7 +221,7 @@ impl TryFrom<ChargeRow> for Charge {
             metadata: codec::metadata("charges.metadata", row.metadata.as_deref())?,
             fee_version: codec::number("charges.fee_version", row.fee_version)?,
             state,
-            ticket: ticket(row.provider_id.as_ref(), row.qrcode, row.provider_body)?,
+            ticket: ticket(row.provider_id, row.qrcode, row.provider_body)?,
             credited,
             refund_reserved: codec::cents("charges.refund_reserved_cents", row.refund_reserved_cents)?,
             refunded: codec::cents("charges.refunded_cents", row.refunded_cents)?,
@@ -226,19 +234,21 @@ impl TryFrom<ChargeRow> for Charge {
     }
 }
 
-/// A received PIX as it is kept.
-#[derive(Queryable, Selectable, Insertable)]
-#[diesel(table_name = receipts, treat_none_as_default_value = false)]
-pub struct ReceiptRow {
-    pub integrator_id: DbId,
-    pub receipt_key: String,
-    pub charge_id: DbId,
-    pub number: i64,
-    pub amount_cents: i64,
-    pub paid_at: DbTime,
-    pub payer_name: Option<String>,
-    pub payer_document: Option<String>,
-    pub created_at: DbTime,
+read_in_place! {
+    /// A received PIX as it is kept.
+    #[derive(Selectable, Insertable)]
+    #[diesel(treat_none_as_default_value = false)]
+    pub struct ReceiptRow of receipts {
+        pub integrator_id: DbId,
+        pub receipt_key: String,
+        pub charge_id: DbId,
+        pub number: i64,
+        pub amount_cents: i64,
+        pub paid_at: DbTime,
+        pub payer_name: Option<String>,
+        pub payer_document: Option<String>,
+        pub created_at: DbTime,
+    }
 }
 
 impl ReceiptRow {
@@ -262,6 +272,14 @@ impl TryFrom<ReceiptRow> for Receipt {
     type Error = StoreError;
 
     fn try_from(row: ReceiptRow) -> Result<Self, StoreError> {
+        Self::try_from(Box::new(row))
+    }
+}
+
+impl TryFrom<Box<ReceiptRow>> for Receipt {
+    type Error = StoreError;
+
+    fn try_from(row: Box<ReceiptRow>) -> Result<Self, StoreError> {
         Ok(Self {
             integrator_id: IntegratorId(row.integrator_id.0),
             charge_id: ChargeId(row.charge_id.0),
@@ -269,11 +287,7 @@ impl TryFrom<ReceiptRow> for Receipt {
                 key: codec::receipt_key("receipts.receipt_key", &row.receipt_key)?,
                 amount: codec::amount("receipts.amount_cents", row.amount_cents)?,
                 paid_at: row.paid_at.0,
-                payer: codec::party(
-                    "receipts.payer_*",
-                    row.payer_name.as_deref(),
-                    present(row.payer_document.as_ref()),
-                )?,
+                payer: codec::party("receipts.payer_*", row.payer_name, present(row.payer_document))?,
             },
         })
     }

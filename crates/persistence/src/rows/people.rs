@@ -208,6 +208,18 @@ fn restore(content: Option<Content>, name: &mut Option<String>, document: &mut O
     };
 }
 
+impl<R: Personal> Personal for Box<R> {
+    const PARTS: &'static [&'static str] = R::PARTS;
+
+    fn locked(&self) -> Option<(DbId, DbId)> {
+        R::locked(self)
+    }
+
+    fn unlock(&mut self, locked: &Locked) -> Result<(), StoreError> {
+        R::unlock(self, locked)
+    }
+}
+
 impl ChargeRow {
     const fn place(&self, part: &'static str) -> Place {
         Place { owner: self.integrator_id, resource: self.id, part, number: 0 }

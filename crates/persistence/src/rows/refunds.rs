@@ -1,45 +1,48 @@
 //! Rows of refunds.
 
-use diesel::prelude::{AsChangeset, Insertable, Queryable, Selectable};
+use diesel::{AsChangeset, Insertable, Selectable};
 use pix_domain::error::StoreError;
 use pix_domain::ids::{ChargeId, IntegratorId, RefundId, Version};
 use pix_domain::provider::ProviderBody;
 use pix_domain::refunds::Refund;
-use pix_domain::text::{Description, ExternalId};
+use pix_domain::text::Description;
 use pix_domain::time::Timestamp;
 
+use super::reading::read_in_place;
 use crate::codec::{self, DbId, DbTime};
 use crate::schema::refunds;
 
-/// A refund as it is kept.
-#[derive(Queryable, Selectable, Insertable, AsChangeset)]
-#[diesel(table_name = refunds, primary_key(integrator_id, id))]
-#[diesel(treat_none_as_null = true, treat_none_as_default_value = false)]
-pub struct RefundRow {
-    pub integrator_id: DbId,
-    pub id: DbId,
-    pub version: i64,
-    pub charge_id: DbId,
-    pub charge_provider_id: String,
-    pub external_id: String,
-    pub external_id_given: bool,
-    pub amount_cents: i64,
-    pub amount_given: bool,
-    pub fee_cents: i64,
-    pub fee_version: i64,
-    pub description: Option<String>,
-    pub state: String,
-    pub failure_code: Option<String>,
-    pub failure_message: Option<String>,
-    pub provider_id: Option<String>,
-    pub provider_body: Option<String>,
-    pub return_id: Option<String>,
-    pub submitted_at: DbTime,
-    pub completed_at: Option<DbTime>,
-    pub created_at: DbTime,
-    pub updated_at: DbTime,
-    pub follow_up_at: Option<DbTime>,
-    pub follow_up_attempts: i64,
+read_in_place! {
+    /// A refund as it is kept.
+    #[derive(Selectable, Insertable, AsChangeset)]
+    #[diesel(primary_key(integrator_id, id))]
+    #[diesel(treat_none_as_null = true, treat_none_as_default_value = false)]
+    pub struct RefundRow of refunds {
+        pub integrator_id: DbId,
+        pub id: DbId,
+        pub version: i64,
+        pub charge_id: DbId,
+        pub charge_provider_id: String,
+        pub external_id: String,
+        pub external_id_given: bool,
+        pub amount_cents: i64,
+        pub amount_given: bool,
+        pub fee_cents: i64,
+        pub fee_version: i64,
+        pub description: Option<String>,
+        pub state: String,
+        pub failure_code: Option<String>,
+        pub failure_message: Option<String>,
+        pub provider_id: Option<String>,
+        pub provider_body: Option<String>,
+        pub return_id: Option<String>,
+        pub submitted_at: DbTime,
+        pub completed_at: Option<DbTime>,
+        pub created_at: DbTime,
+        pub updated_at: DbTime,
+        pub follow_up_at: Option<DbTime>,
+        pub follow_up_attempts: i64,
+    }
 }
 
 impl RefundRow {
@@ -79,13 +82,21 @@ impl TryFrom<RefundRow> for Refund {
     type Error = StoreError;
 
     fn try_from(row: RefundRow) -> Result<Self, StoreError> {
+        Self::try_from(Box::new(row))
+    }
+}
+
+impl TryFrom<Box<RefundRow>> for Refund {
+    type Error = StoreError;
+
+    fn try_from(row: Box<RefundRow>) -> Result<Self, StoreError> {
         Ok(Self {
             id: RefundId(row.id.0),
             integrator_id: IntegratorId(row.integrator_id.0),
             version: Version(codec::number("refunds.version", row.version)?),
             charge_id: ChargeId(row.charge_id.0),
-            charge_provider_id: codec::provider_id("refunds.charge_provider_id", &row.charge_provider_id)?,
-            external_id: codec::text("refunds.external_id", &row.external_id, ExternalId::parse)?,
+            charge_provider_id: codec::provider_id("refunds.charge_provider_id", row.charge_provider_id)?,
+            external_id: codec::owned_text("refunds.external_id", row.external_id)?,
             external_id_given: row.external_id_given,
             amount: codec::amount("refunds.amount_cents", row.amount_cents)?,
             amount_given: row.amount_given,
@@ -99,7 +110,7 @@ impl TryFrom<RefundRow> for Refund {
             state: codec::outgoing_state("refunds.state", &row.state, row.failure_code, row.failure_message)?,
             provider_id: row
                 .provider_id
-                .map(|id| codec::provider_id("refunds.provider_id", &id))
+                .map(|id| codec::provider_id("refunds.provider_id", id))
                 .transpose()?,
             provider_body: row.provider_body.map(ProviderBody),
             return_id: row.return_id,

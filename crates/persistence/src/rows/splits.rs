@@ -1,6 +1,6 @@
 //! Rows of splits, and the shares of a charge as they are kept in its row.
 
-use diesel::prelude::{AsChangeset, Insertable, Queryable, Selectable};
+use diesel::{AsChangeset, Insertable, Selectable};
 use pix_domain::error::StoreError;
 use pix_domain::fees::Percent;
 use pix_domain::ids::{ChargeId, IntegratorId, SplitId, Version};
@@ -9,24 +9,27 @@ use pix_domain::text::PostbackUrl;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::reading::read_in_place;
 use crate::codec::{self, DbId, DbTime, damaged};
 use crate::schema::splits;
 
-/// A split as it is kept.
-#[derive(Queryable, Selectable, Insertable, AsChangeset)]
-#[diesel(table_name = splits, primary_key(integrator_id, id))]
-#[diesel(treat_none_as_null = true, treat_none_as_default_value = false)]
-pub struct SplitRow {
-    pub integrator_id: DbId,
-    pub id: DbId,
-    pub version: i64,
-    pub from_id: DbId,
-    pub charge_id: DbId,
-    pub amount_cents: i64,
-    pub taken_back_cents: i64,
-    pub postback_url: Option<String>,
-    pub created_at: DbTime,
-    pub updated_at: DbTime,
+read_in_place! {
+    /// A split as it is kept.
+    #[derive(Selectable, Insertable, AsChangeset)]
+    #[diesel(primary_key(integrator_id, id))]
+    #[diesel(treat_none_as_null = true, treat_none_as_default_value = false)]
+    pub struct SplitRow of splits {
+        pub integrator_id: DbId,
+        pub id: DbId,
+        pub version: i64,
+        pub from_id: DbId,
+        pub charge_id: DbId,
+        pub amount_cents: i64,
+        pub taken_back_cents: i64,
+        pub postback_url: Option<String>,
+        pub created_at: DbTime,
+        pub updated_at: DbTime,
+    }
 }
 
 impl From<Split> for SplitRow {
@@ -50,6 +53,14 @@ impl TryFrom<SplitRow> for Split {
     type Error = StoreError;
 
     fn try_from(row: SplitRow) -> Result<Self, StoreError> {
+        Self::try_from(Box::new(row))
+    }
+}
+
+impl TryFrom<Box<SplitRow>> for Split {
+    type Error = StoreError;
+
+    fn try_from(row: Box<SplitRow>) -> Result<Self, StoreError> {
         let url = row.postback_url.as_deref();
         Ok(Self {
             id: SplitId(row.id.0),

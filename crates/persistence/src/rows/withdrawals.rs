@@ -1,55 +1,58 @@
 //! Rows of withdrawals.
 
-use diesel::prelude::{AsChangeset, Insertable, Queryable, Selectable};
+use diesel::{AsChangeset, Insertable, Selectable};
 use pix_domain::error::StoreError;
 use pix_domain::ids::{IntegratorId, Version, WithdrawalId};
 use pix_domain::party::{PixKey, PixKeyType};
 use pix_domain::postbacks::events::PostbackScope;
 use pix_domain::provider::ProviderBody;
-use pix_domain::text::{Description, ExternalId, PostbackUrl};
+use pix_domain::text::{Description, PostbackUrl};
 use pix_domain::time::Timestamp;
 use pix_domain::withdrawals::{Payee, Withdrawal};
 
 use super::charges::{kept, present};
 use super::people::ERASED;
+use super::reading::read_in_place;
 use crate::codec::{self, DbId, DbTime};
 use crate::schema::withdrawals;
 
-/// A withdrawal as it is kept.
-#[derive(Queryable, Selectable, Insertable, AsChangeset)]
-#[diesel(table_name = withdrawals, primary_key(integrator_id, id))]
-#[diesel(treat_none_as_null = true, treat_none_as_default_value = false)]
-pub struct WithdrawalRow {
-    pub integrator_id: DbId,
-    pub id: DbId,
-    pub version: i64,
-    pub external_id: String,
-    pub external_id_given: bool,
-    pub amount_cents: i64,
-    pub fee_cents: i64,
-    pub fee_version: i64,
-    pub payee_name: Option<String>,
-    pub payee_document: Option<String>,
-    pub payee_key_type: String,
-    pub payee_key: String,
-    pub description: Option<String>,
-    pub postback_url: Option<String>,
-    pub state: String,
-    pub failure_code: Option<String>,
-    pub failure_message: Option<String>,
-    pub provider_id: Option<String>,
-    pub provider_body: Option<String>,
-    pub end_to_end_id: Option<String>,
-    pub returned_cents: i64,
-    pub submitted_at: DbTime,
-    pub completed_at: Option<DbTime>,
-    pub created_at: DbTime,
-    pub updated_at: DbTime,
-    pub follow_up_at: Option<DbTime>,
-    pub follow_up_attempts: i64,
-    pub settled_late: bool,
-    pub postback_all: bool,
-    pub metadata: Option<String>,
+read_in_place! {
+    /// A withdrawal as it is kept.
+    #[derive(Selectable, Insertable, AsChangeset)]
+    #[diesel(primary_key(integrator_id, id))]
+    #[diesel(treat_none_as_null = true, treat_none_as_default_value = false)]
+    pub struct WithdrawalRow of withdrawals {
+        pub integrator_id: DbId,
+        pub id: DbId,
+        pub version: i64,
+        pub external_id: String,
+        pub external_id_given: bool,
+        pub amount_cents: i64,
+        pub fee_cents: i64,
+        pub fee_version: i64,
+        pub payee_name: Option<String>,
+        pub payee_document: Option<String>,
+        pub payee_key_type: String,
+        pub payee_key: String,
+        pub description: Option<String>,
+        pub postback_url: Option<String>,
+        pub state: String,
+        pub failure_code: Option<String>,
+        pub failure_message: Option<String>,
+        pub provider_id: Option<String>,
+        pub provider_body: Option<String>,
+        pub end_to_end_id: Option<String>,
+        pub returned_cents: i64,
+        pub submitted_at: DbTime,
+        pub completed_at: Option<DbTime>,
+        pub created_at: DbTime,
+        pub updated_at: DbTime,
+        pub follow_up_at: Option<DbTime>,
+        pub follow_up_attempts: i64,
+        pub settled_late: bool,
+        pub postback_all: bool,
+        pub metadata: Option<String>,
+    }
 }
 
 impl WithdrawalRow {
@@ -95,24 +98,29 @@ impl TryFrom<WithdrawalRow> for Withdrawal {
     type Error = StoreError;
 
     fn try_from(row: WithdrawalRow) -> Result<Self, StoreError> {
+        Self::try_from(Box::new(row))
+    }
+}
+
+impl TryFrom<Box<WithdrawalRow>> for Withdrawal {
+    type Error = StoreError;
+
+    fn try_from(row: Box<WithdrawalRow>) -> Result<Self, StoreError> {
         let key_type = codec::text("withdrawals.payee_key_type", &row.payee_key_type, PixKeyType::parse)?;
         let key = codec::text("withdrawals.payee_key", &row.payee_key, |key| PixKey::parse(key_type, key))?;
-        let party = codec::party(
-            "withdrawals.payee_*",
-            row.payee_name.as_deref(),
-            present(row.payee_document.as_ref()),
-        )?;
+        let payee_erased = row.payee_document.as_deref() == Some(ERASED);
+        let party = codec::party("withdrawals.payee_*", row.payee_name, present(row.payee_document))?;
         Ok(Self {
             id: WithdrawalId(row.id.0),
             integrator_id: IntegratorId(row.integrator_id.0),
             version: Version(codec::number("withdrawals.version", row.version)?),
-            external_id: codec::text("withdrawals.external_id", &row.external_id, ExternalId::parse)?,
+            external_id: codec::owned_text("withdrawals.external_id", row.external_id)?,
             external_id_given: row.external_id_given,
             amount: codec::amount("withdrawals.amount_cents", row.amount_cents)?,
             fee: codec::cents("withdrawals.fee_cents", row.fee_cents)?,
             fee_version: codec::number("withdrawals.fee_version", row.fee_version)?,
             payee: Payee { party, key },
-            payee_erased: row.payee_document.as_deref() == Some(ERASED),
+            payee_erased,
             description: codec::optional_text(
                 "withdrawals.description",
                 row.description.as_deref(),
@@ -131,7 +139,7 @@ impl TryFrom<WithdrawalRow> for Withdrawal {
             )?,
             provider_id: row
                 .provider_id
-                .map(|id| codec::provider_id("withdrawals.provider_id", &id))
+                .map(|id| codec::provider_id("withdrawals.provider_id", id))
                 .transpose()?,
             provider_body: row.provider_body.map(ProviderBody),
             end_to_end_id: row.end_to_end_id,
