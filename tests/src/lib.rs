@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 pub use listener::{Conduct, Heard, Listener};
 pub use pix_pg_server::Port;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub mod browser;
 pub mod console;
@@ -535,7 +535,13 @@ impl Client {
 
 /// Pays a charge at the simulated provider.
 pub async fn pay(gateway: &Gateway, id: &str) -> anyhow::Result<Value> {
-    let answer = http_client()?.post(format!("{}/sim/charges/{id}/pay", gateway.simulator)).send().await?;
+    pay_with(gateway, id, json!({})).await
+}
+
+/// The same, with another amount or by another payer, as `how` says.
+pub async fn pay_with(gateway: &Gateway, id: &str, how: Value) -> anyhow::Result<Value> {
+    let to = format!("{}/sim/charges/{id}/pay", gateway.simulator);
+    let answer = http_client()?.post(to).json(&how).send().await?;
     ensure!(answer.status() == 200, "the provider did not take the payment");
     Ok(answer.json().await?)
 }

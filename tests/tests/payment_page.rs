@@ -9,7 +9,7 @@
 use std::io::Cursor;
 
 use pix_tests::browser::Browser;
-use pix_tests::{Client, Database, Gateway, http_client, pay, text};
+use pix_tests::{Client, Database, Gateway, http_client, pay_with, text};
 use serde_json::{Value, json};
 
 /// A gateway with a charge, and where that is paid.
@@ -41,7 +41,11 @@ impl Shop {
     }
 
     async fn pay(&self) {
-        pay(&self.gateway, &text(&self.charge, "/pix_id").unwrap()).await.unwrap();
+        self.pay_with(json!({})).await;
+    }
+
+    async fn pay_with(&self, how: Value) {
+        pay_with(&self.gateway, &text(&self.charge, "/pix_id").unwrap(), how).await.unwrap();
     }
 }
 
@@ -104,6 +108,25 @@ async fn a_payer_scans_the_code_and_the_page_turns_to_paid_by_itself() {
     for url in asked.unwrap().as_array().unwrap() {
         assert!(url.as_str().unwrap().starts_with(&shop.page()), "{url} is not of the page");
     }
+    assert_eq!(browser.complaints().await.unwrap(), Vec::<Value>::new(), "nothing is against the policy");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_amount_that_came_in_is_told_on_the_page_that_is_open() {
+    let (shop, browser) = (Shop::open(&[]).await, Browser::start().await.unwrap());
+    browser.open(&shop.page()).await.unwrap();
+    says(&browser, "Waiting for the payment").await;
+    browser.run("window.same = true").await.unwrap();
+    shop.pay_with(json!({"amount": "1000.00"})).await;
+    says(&browser, "Payment received").await;
+    let facts = "return [...document.querySelectorAll('dl')].map(facts => facts.innerText.includes('Amount received')
+        && facts.innerText.includes('R$\u{a0}1,000.00') && facts.innerText.includes('R$\u{a0}1,234.50')).join()";
+    browser.until(&format!("{facts} === 'true'")).await.unwrap();
+    assert_eq!(
+        browser.run("return window.same").await.unwrap(),
+        json!(true),
+        "the page was not loaded again"
+    );
     assert_eq!(browser.complaints().await.unwrap(), Vec::<Value>::new(), "nothing is against the policy");
 }
 

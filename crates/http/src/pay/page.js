@@ -9,6 +9,18 @@
   const isLive = () => ["creating", "pending"].includes(main.dataset.status);
   const say = (text) => { if (state.textContent !== text) state.textContent = text; };
 
+  // What came in may differ from what was asked for: the facts are those of the page as it is by now. Another node may be a
+  // second behind.
+  const renew = () => fetch(base, { cache: "no-store", credentials: "omit" })
+    .then((answer) => answer.ok ? answer.text() : "")
+    .then((text) => {
+      const now = new DOMParser().parseFromString(text, "text/html");
+      const facts = now.querySelector("dl"), stands = now.querySelector("main");
+      if (!facts) return;
+      if (stands.dataset.status === "paid") document.querySelector("dl").replaceWith(facts);
+      else setTimeout(renew, 2000);
+    }, () => {});
+
   // Where the charge stands, as it is told.
   const tell = (told) => {
     if (told.status === main.dataset.status) return;
@@ -18,6 +30,7 @@
     main.dataset.status = told.status;
     if (!isLive() && ways) ways.hidden = true;
     say(text);
+    if (told.status === "paid") renew();
   };
 
   // By events; where there are none, by asking.
