@@ -1,7 +1,7 @@
 //! Reading a row straight into its struct.
 //!
 //! What `#[derive(Queryable)]` makes reads a row into a tuple of its fields and that into the struct, each in a place of its
-//! own. Of a page of charges, with some forty fields each, that is a tenth of what the process has to do.
+//! own: adr/0038 in `docs` has what that cost.
 
 use diesel::backend::Backend;
 use diesel::deserialize::{FromSql, FromStaticSqlRow, Result};
