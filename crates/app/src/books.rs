@@ -129,7 +129,7 @@ pub async fn sign(
     provider: &dyn SettlementProvider,
 ) -> anyhow::Result<Signed> {
     let sealer = Sealer::new(store.seals.clone(), Arc::new(SystemClock));
-    crate::sealing::tell(&sealer.turn(u64::MAX).await?);
+    crate::sealing::tell(&sealer.all().await?);
     let balance = provider.balance().await;
     let statement = statement(store, url, date, SystemClock.now(), balance).await?;
     Ok(key.sign(statement.to_string()))

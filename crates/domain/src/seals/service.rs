@@ -30,6 +30,9 @@ pub const HEADS_PAGE: u32 = 200;
 /// How many seals are verified in one read.
 const SEALS_PAGE: u32 = 200;
 
+/// How often who was overtaken looks again, for what the other one has left.
+pub const MAX_OVERTAKEN: u32 = 8;
+
 /// How many differences are kept in mind at once.
 pub const MAX_DIFFERENCES: u32 = 1_000;
 
@@ -51,12 +54,29 @@ pub struct Turn {
     pub left: u64,
     /// How many integrators are left, those with a difference among them.
     pub behind: u64,
+    /// How many of them somebody else was sealing: how much of theirs is left isn't known.
+    pub overtaken: u64,
     /// How many books have a difference.
     pub differing: u64,
     /// Differences that were not known before.
     pub found: Vec<SealDifference>,
     /// Differences that were known and are no more.
     pub ended: Vec<KeptDifference>,
+}
+
+impl Turn {
+    /// This turn and the one after it, as one.
+    fn then(mut self, next: Self) -> Self {
+        self.found.extend(next.found);
+        self.ended.extend(next.ended);
+        Self {
+            seals: self.seals.saturating_add(next.seals),
+            entries: self.entries.saturating_add(next.entries),
+            found: self.found,
+            ended: self.ended,
+            ..next
+        }
+    }
 }
 
 /// What became of one stretch.
@@ -70,8 +90,8 @@ pub enum Sealed {
         seal: Seal,
         /// How many entries it covers.
         entries: u64,
-        /// Whether the book went on after it when it was read.
-        more: bool,
+        /// How many there were after it when the book was read.
+        left: u64,
     },
     /// Somebody else was first.
     Overtaken,
@@ -97,6 +117,20 @@ impl Sealer {
         Ok(turn)
     }
 
+    /// Seals all there is, and looks again where somebody else was first: what was posted before this call is sealed when
+    /// it returns with nothing left. Who was overtaken [`MAX_OVERTAKEN`] times ends with what is left. Errors are those of
+    /// the store; what was sealed before stays sealed.
+    pub async fn all(&self) -> Result<Turn, StoreError> {
+        let mut turn = self.turn(u64::MAX).await?;
+        for _ in 0..MAX_OVERTAKEN {
+            if turn.overtaken == 0 {
+                break;
+            }
+            turn = turn.then(self.turn(u64::MAX).await?);
+        }
+        Ok(turn)
+    }
+
     /// One round: a stretch of each integrator. Whether somebody has more.
     async fn round(
         &self,
@@ -104,7 +138,7 @@ impl Sealer {
         known: &mut BTreeMap<IntegratorId, KeptDifference>,
         differing: &mut BTreeSet<IntegratorId>,
     ) -> Result<bool, StoreError> {
-        (turn.left, turn.behind) = (0, 0);
+        (turn.left, turn.behind, turn.overtaken) = (0, 0, 0);
         let (mut more, mut after) = (false, None);
         loop {
             let heads = self.store.heads(after, HEADS_PAGE).await?;
@@ -126,12 +160,15 @@ impl Sealer {
                     match sealed {
                         Sealed::Nothing => left = 0,
                         // Somebody has sealed some of it: how much of it, and whether it is kept, the next turn sees.
-                        Sealed::Overtaken => left = left.max(1),
-                        Sealed::Done { entries, more: goes_on, .. } => {
+                        Sealed::Overtaken => {
+                            turn.overtaken = turn.overtaken.saturating_add(1);
+                            left = left.max(1);
+                        }
+                        Sealed::Done { entries, left: after_it, .. } => {
                             turn.seals = turn.seals.saturating_add(1);
                             turn.entries = turn.entries.saturating_add(entries);
-                            left = left.saturating_sub(entries).max(u64::from(goes_on));
-                            more |= goes_on;
+                            left = after_it;
+                            more |= left > 0;
                         }
                         Sealed::Differs(difference) => {
                             differing.insert(owner);
@@ -183,11 +220,11 @@ impl Sealer {
         if read.entries.is_empty() {
             return Ok(Sealed::Nothing);
         }
-        let more = stretch.reckoning().wallet.entries < read.wallet.entries;
+        let left = read.wallet.entries.saturating_sub(stretch.reckoning().wallet.entries);
         let seal = stretch.seal(self.clock.now());
         let entries = u64::try_from(read.entries.len()).unwrap_or(u64::MAX);
         match self.store.append(seal).await {
-            Ok(true) => Ok(Sealed::Done { seal, entries, more }),
+            Ok(true) => Ok(Sealed::Done { seal, entries, left }),
             // Of one that may be kept the next turn finds out.
             Ok(false) | Err(StoreError::Unknown(_)) => Ok(Sealed::Overtaken),
             Err(error) => Err(error),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use pix_domain::error::StoreError;
 use pix_domain::ids::{IntegratorId, ResourceKind, ResourceRef};
-use pix_domain::seals::service::{MAX_STRETCH, Proof, Sealer, Turn, prove};
+use pix_domain::seals::service::{MAX_OVERTAKEN, MAX_STRETCH, Proof, Sealed, Sealer, Turn, prove};
 use pix_domain::seals::store::SealStore;
 use pix_domain::seals::{Head, KeptDifference, Seal, SealHash, Stretch, Unsealed, root};
 use pix_domain::time::MockClock;
@@ -46,8 +46,8 @@ struct Books {
     kept: Arc<Mutex<BTreeMap<IntegratorId, Book>>>,
     differences: Arc<Mutex<BTreeMap<IntegratorId, KeptDifference>>>,
     unreadable: Arc<Mutex<bool>>,
-    /// Whether somebody else always seals first, or nobody knows.
-    overtaken: Arc<Mutex<Option<Result<bool, StoreError>>>>,
+    /// What the next seals that are made are answered: somebody else was first, or nobody knows.
+    overtaken: Arc<Mutex<Vec<Result<bool, StoreError>>>>,
 }
 
 impl Books {
@@ -99,7 +99,7 @@ impl SealStore for Books {
     }
 
     async fn append(&self, seal: Seal) -> Result<bool, StoreError> {
-        if let Some(answer) = self.overtaken.lock().unwrap().clone() {
+        if let Some(answer) = self.overtaken.lock().unwrap().pop() {
             return answer;
         }
         self.with(seal.integrator_id, |book| book.seals.push(seal));
@@ -233,13 +233,45 @@ async fn who_was_overtaken_does_not_say_that_all_is_sealed() {
     for answer in [Ok(false), Err(StoreError::Unknown("connection lost".into()))] {
         let books = Books::default();
         books.post(Reason::ChargePaid, 1, 1);
-        *books.overtaken.lock().unwrap() = Some(answer);
+        books.overtaken.lock().unwrap().push(answer);
         let turn = books.turn().await;
         assert_eq!((turn.seals, turn.left, turn.behind), (0, 1, 1));
-        *books.overtaken.lock().unwrap() = None;
         let turn = books.turn().await;
         assert_eq!((turn.seals, turn.left, turn.behind), (1, 0, 0));
     }
+}
+
+/// Who wants all of it sealed now isn't told that some is left only because a worker was at it.
+#[tokio::test]
+async fn who_wants_all_sealed_looks_again_at_what_somebody_else_was_sealing() {
+    let most = usize::try_from(MAX_OVERTAKEN).unwrap();
+    for (times, done) in [(0, 1), (1, 1), (most, 1), (most + 1, 0)] {
+        let books = Books::default();
+        books.post(Reason::ChargePaid, 1, 1);
+        *books.overtaken.lock().unwrap() = vec![Ok(false); times];
+        let all = books.sealer().all().await.unwrap();
+        assert_eq!(
+            (all.seals, all.entries, all.left, all.overtaken),
+            (done, done, 1 - done, 1 - done),
+            "{times}"
+        );
+        assert!(books.overtaken.lock().unwrap().is_empty(), "{times}");
+    }
+}
+
+/// What is left is what the book had after the stretch when it was read, not what was left of it before.
+#[tokio::test]
+async fn what_another_node_has_sealed_since_does_not_count_as_left() {
+    let books = Books::default();
+    for id in 1..=3 {
+        books.post(Reason::ChargePaid, 1, id);
+    }
+    let mut heads = books.heads(None, 1).await.unwrap();
+    let before = heads.remove(0);
+    assert_eq!(books.turn().await.left, 0);
+    books.post(Reason::ChargePaid, 1, 4);
+    let sealed = books.sealer().seal_next(&before).await.unwrap();
+    assert!(matches!(sealed, Sealed::Done { entries: 1, left: 0, .. }), "{sealed:?}");
 }
 
 type Change = fn(&mut Book);
