@@ -143,7 +143,7 @@ pub const SETTINGS: &[Setting] = &[
     open(
         "PIX_DB_GATHER_WAIT_US",
         Some("200"),
-        "PostgreSQL: how long the next group waits for those that the last one answered to come again, 0 to 1000 microseconds; nobody waits on an idle store.",
+        "PostgreSQL: how long the next group waits for those that the last one answered to come again, 0 to 1000 microseconds; nobody waits on an idle store, and after a wait that brought fewer than half of them the next groups, up to 64, go at once.",
     ),
     open(
         "PIX_DB_LOOKUPS_IN_FLIGHT",

@@ -62,7 +62,7 @@ use tokio::runtime::Runtime;
 use crate::lab::{Lab, SETTINGS, SHARED_BUFFERS_MIB};
 use crate::measure::Plan;
 use crate::ops::Op;
-use crate::report::{NEAR, Report, Row, TRIES, describe_machine, judged};
+use crate::report::{MOST_TRIES, NEAR, Report, Row, TRIES, describe_machine, judged};
 
 /// Rows that a database is filled with, a slot a row: enough for the fastest run.
 const ROWS: u32 = 240_000;
@@ -247,7 +247,7 @@ fn measure_all(cli: &Cli) -> anyhow::Result<ExitCode> {
     bench.report.machine(format!(
         "Run: `{}`; each figure is one measurement of {seconds} s after a warm-up of {warm} s; what compares with the \
          database, HTTP, SQLite or fewer rows and isn't above {NEAR} times its floor is measured {TRIES} times with its \
-         reference, and the middle ratio counts",
+         reference, {MOST_TRIES} times where those lie on both sides of the floor, and the middle ratio counts",
         if cli.quick { "make bench-quick" } else { "make bench" }
     ));
     let parts: Vec<Part> = match (cli.only.is_empty(), cli.quick) {

@@ -32,6 +32,8 @@ use super::statement::is_credit;
 pub const MAX_GROUP: usize = 256;
 /// The longest that a group waits for company.
 pub const MAX_GATHER_WAIT: Duration = Duration::from_millis(1);
+/// After a wait in vain so many groups go without one at the most: then it is tried again whether it is worth it.
+const MOST_WITHOUT_WAIT: u32 = 64;
 /// How long those in line wait for a group at the database, when they are not worth a group of their own.
 const PATIENCE: Duration = Duration::from_millis(10);
 /// The most transitions in line; the next one is told that the store is busy.
@@ -66,6 +68,33 @@ struct Line {
     gathering: usize,
     /// The groups at the database, or waiting for a connection to it: since when, and of how many transitions.
     at_database: Vec<(Instant, usize)>,
+    company: Company,
+}
+
+/// Whether waiting for company is worth it. Whoever has more to do before the next write than the wait is long doesn't come
+/// in time, and the wait only keeps a core busy: after one that brought fewer than half of them the next groups go at once,
+/// twice as many each time.
+#[derive(Debug, Default)]
+struct Company {
+    /// How many groups go without a wait after the last one.
+    in_vain: u32,
+    /// How many of them are left.
+    left: u32,
+}
+
+impl Company {
+    /// Whether the next group waits.
+    fn is_waited_for(&mut self) -> bool {
+        let waits = self.left == 0;
+        self.left = self.left.saturating_sub(1);
+        waits
+    }
+
+    /// A wait has ended; whether at least half of those came that were waited for.
+    fn waited(&mut self, paid: bool) {
+        self.in_vain = if paid { 0 } else { self.in_vain.saturating_mul(2).clamp(1, MOST_WITHOUT_WAIT) };
+        self.left = self.in_vain;
+    }
 }
 
 /// How groups at the database have a wallet.
@@ -271,20 +300,25 @@ impl Shared {
     /// goes with this group or waits for the whole of it. Ends as soon as as many are in line as have come before.
     async fn gather(&self, before: usize) {
         let wait = self.grouping.gather_wait;
-        let (expected, alone) = {
-            let line = self.line();
-            (
-                line.waiting.len().saturating_add(before).min(self.grouping.max_group),
-                line.at_database.is_empty(),
-            )
+        let (expected, had) = {
+            let mut line = self.line();
+            let had = line.waiting.len();
+            let expected = had.saturating_add(before).min(self.grouping.max_group);
+            let alone = line.at_database.is_empty();
+            if wait.is_zero() || expected <= had.max(1) || !alone || !line.company.is_waited_for() {
+                return;
+            }
+            (expected, had)
         };
-        if wait.is_zero() || expected < 2 || !alone {
-            return;
-        }
         // A timer of the runtime is ten times too coarse.
         let since = Instant::now();
-        while self.line().waiting.len() < expected && since.elapsed() < wait {
+        loop {
             tokio::task::yield_now().await;
+            let mut line = self.line();
+            if line.waiting.len() >= expected || since.elapsed() >= wait {
+                let came = line.waiting.len().saturating_sub(had);
+                return line.company.waited(came >= expected.saturating_sub(had).div_ceil(2));
+            }
         }
     }
 
@@ -572,6 +606,45 @@ mod tests {
         let money = Connections::new(Purpose::Money, target, settings, servers, runtime.clone()).unwrap();
         let applier = Arc::new(Applier::new(money, &PgOptions::default()));
         Gatherer::new(applier, Grouping::default(), runtime)
+    }
+
+    #[test]
+    fn a_wait_in_vain_is_tried_again_later_and_later() {
+        let mut company = Company::default();
+        let mut groups_until_next = |paid| {
+            company.waited(paid);
+            (0..100).take_while(|_| !company.is_waited_for()).count()
+        };
+        let in_vain: Vec<_> = (0..9).map(|_| groups_until_next(false)).collect();
+        assert_eq!(in_vain, [1, 2, 4, 8, 16, 32, 64, 64, 64]);
+        assert_eq!((groups_until_next(true), groups_until_next(false)), (0, 1), "one that was worth it");
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_those_that_did_not_come_the_last_time() {
+        let gatherer = gatherer();
+        let shared = &gatherer.shared;
+        let company = || {
+            let line = shared.line();
+            (line.company.in_vain, line.company.left)
+        };
+        // Nobody comes; the next group goes at once, and the one after it waits again.
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            shared.gather(2).await;
+            seen.push(company());
+        }
+        assert_eq!(seen, [(1, 1), (1, 0), (2, 2)]);
+        // One of the two comes.
+        shared.line().company = Company { in_vain: 8, left: 0 };
+        let other = Arc::clone(shared);
+        let comes = tokio::spawn(async move { other.line().waiting.push_back(waiting(&[1])) });
+        shared.gather(2).await;
+        assert_eq!(company(), (0, 0), "half of those waited for are worth it");
+        comes.await.unwrap();
+        // A group that has all it can have, or nobody to wait for, is nothing to go by.
+        shared.gather(0).await;
+        assert_eq!(company(), (0, 0));
     }
 
     #[tokio::test]
