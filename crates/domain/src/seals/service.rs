@@ -64,21 +64,6 @@ pub struct Turn {
     pub ended: Vec<KeptDifference>,
 }
 
-impl Turn {
-    /// This turn and the one after it, as one.
-    fn then(mut self, next: Self) -> Self {
-        self.found.extend(next.found);
-        self.ended.extend(next.ended);
-        Self {
-            seals: self.seals.saturating_add(next.seals),
-            entries: self.entries.saturating_add(next.entries),
-            found: self.found,
-            ended: self.ended,
-            ..next
-        }
-    }
-}
-
 /// What became of one stretch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sealed {
@@ -109,12 +94,18 @@ impl Sealer {
     /// entries sealed. Errors are those of the store; what was sealed before stays sealed.
     pub async fn turn(&self, most: u64) -> Result<Turn, StoreError> {
         let mut turn = Turn::default();
+        self.go_on(&mut turn, most).await?;
+        Ok(turn)
+    }
+
+    /// Goes on with a turn.
+    async fn go_on(&self, turn: &mut Turn, most: u64) -> Result<(), StoreError> {
         let kept = self.store.differences(MAX_DIFFERENCES).await?;
         let mut known: BTreeMap<_, _> = kept.into_iter().map(|kept| (kept.integrator_id, kept)).collect();
         let mut differing = BTreeSet::new();
-        while self.round(&mut turn, &mut known, &mut differing).await? && turn.entries < most {}
+        while self.round(turn, &mut known, &mut differing).await? && turn.entries < most {}
         turn.differing = u64::try_from(differing.len()).unwrap_or(u64::MAX);
-        Ok(turn)
+        Ok(())
     }
 
     /// Seals all there is, and looks again where somebody else was first: what was posted before this call is sealed when
@@ -126,7 +117,7 @@ impl Sealer {
             if turn.overtaken == 0 {
                 break;
             }
-            turn = turn.then(self.turn(u64::MAX).await?);
+            self.go_on(&mut turn, u64::MAX).await?;
         }
         Ok(turn)
     }
