@@ -7,8 +7,10 @@
 )]
 
 use std::collections::BTreeMap;
+use std::fs::Permissions;
 use std::future::Future;
 use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -45,6 +47,60 @@ fn withdrawal(number: u32) -> Value {
 
 fn charge() -> Value {
     json!({"amount": "5.00", "payer": {"name": "Ana", "document": "52998224725"}})
+}
+
+/// A folder of programs that say they are of that version, note that they were used, and do what the machine's do; its `pg_restore`
+/// begins as that of PostgreSQL 17 and newer does.
+fn programs_of(version: &str, folder: &Path) -> PathBuf {
+    let folder = folder.join(format!("of-{version}"));
+    std::fs::create_dir(&folder).unwrap();
+    let mut folders: Vec<_> = std::env::split_paths(&std::env::var_os("PATH").unwrap()).collect();
+    // Rather than a wrapper of Debian's, which is in the path.
+    let of_debian = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
+    folders.splice(0..0, of_debian.map(|version| version.unwrap().path().join("bin")));
+    for name in ["pg_dump", "pg_restore", "psql"] {
+        let real = folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file()).unwrap();
+        let (real, used) = (real.display(), folder.join(format!("used-{name}")));
+        let first = if name == "pg_restore" { "SET transaction_timeout = 0;" } else { "" };
+        let script = format!(
+            "#!/bin/bash\nif [ \"$1\" = --version ]; then echo '{name} (PostgreSQL) {version}'; exit; fi\n\
+             touch '{}'\ncase \"$*\" in *--file=-*) echo '{first}';; esac\nexec '{real}' \"$@\"\n",
+            used.display()
+        );
+        std::fs::write(folder.join(name), script).unwrap();
+        std::fs::set_permissions(folder.join(name), Permissions::from_mode(0o755)).unwrap();
+    }
+    folder
+}
+
+/// A machine has newer programs than its server, or than the ones that Debian keeps.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_newest_programs_are_taken_and_serve_an_older_server() {
+    let mut gateway = Gateway::start(Database::Postgres, &[]).unwrap();
+    let integrator = gateway.integrator("loja").unwrap();
+    Client::new(&gateway, &integrator).await.unwrap().fund(&gateway, "10").await.unwrap();
+    let newer = programs_of("99.1", gateway.folder());
+    let backup = gateway.folder().join("a.backup");
+    let usual = std::env::var("PATH").unwrap();
+    let does = |gateway: &Gateway, arguments: &[&str], first: &Path| {
+        let path = format!("{}:{usual}", first.display());
+        let output = gateway.command(arguments).env("PATH", path).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    does(&gateway, &["backup", backup.to_str().unwrap()], &newer);
+    assert!(newer.join("used-pg_dump").exists());
+    if Path::new("/usr/lib/postgresql").exists() {
+        let older = programs_of("9.6.24", gateway.folder());
+        does(&gateway, &["backup", gateway.folder().join("another.backup").to_str().unwrap()], &older);
+        assert!(!older.join("used-pg_dump").exists());
+    }
+    gateway.kill().unwrap();
+    gateway.lose_database().unwrap();
+    does(&gateway, &["restore", backup.to_str().unwrap(), "--operator", "ana"], &newer);
+    assert!(newer.join("used-pg_restore").exists() && newer.join("used-psql").exists());
+    gateway.run(&["serve"]).unwrap();
+    let client = Client::new(&gateway, &integrator).await.unwrap();
+    assert_eq!(client.balance().await.unwrap(), "10.00");
 }
 
 /// How often each reference was sent to the provider, as its log tells.

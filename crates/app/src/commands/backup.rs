@@ -1,7 +1,7 @@
 //! `pix-gateway backup`.
 
 use std::ffi::OsStr;
-use std::io::{Read, Write as _};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::thread::JoinHandle;
@@ -21,6 +21,12 @@ use crate::system::SystemClock;
 
 /// Where Debian has the programs of each version of PostgreSQL.
 const DEBIAN_FOLDERS: &str = "/usr/lib/postgresql";
+/// What to do about programs that are too old.
+const NEWER_PROGRAMS: &str = "install the client programs of that version or a newer one (on Debian, from apt.postgresql.org, `postgresql-client-18` and the like), or have them first in PATH";
+/// What `pg_restore` of PostgreSQL 17 and newer begins with whatever the server is, and what an older server refuses.
+const SINCE_17: &str = "SET transaction_timeout = 0;";
+/// The same, which does nothing where there is no such setting.
+const FOR_ALL: &str = "SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings WHERE name = 'transaction_timeout';";
 
 /// Runs the subcommand.
 pub async fn run(config: &Config, file: &Path, json: bool) -> anyhow::Result<ExitCode> {
@@ -173,9 +179,8 @@ fn pipe_dump(mut writer: Command, mut doer: Command, end: &str) -> anyhow::Resul
             .spawn()
             .context("pg_restore can't be run")?;
         let told = said_by(writing.stderr.take());
-        let mut from = writing.stdout.take().context("pg_restore writes nothing")?;
-        let copied = std::io::copy(&mut from, &mut to);
-        drop(from);
+        let from = writing.stdout.take().context("pg_restore writes nothing")?;
+        let copied = copy_script(BufReader::new(from), &mut to);
         let status = writing.wait()?;
         // When it is psql that has ended, that says why.
         copied?;
@@ -193,6 +198,25 @@ fn pipe_dump(mut writer: Command, mut doer: Command, end: &str) -> anyhow::Resul
     written
 }
 
+/// Hands on what `pg_restore` writes, with its settings in a form that every server takes. They come before all else.
+fn copy_script(mut from: impl BufRead, to: &mut impl Write) -> std::io::Result<()> {
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if from.read_until(b'\n', &mut line)? == 0 {
+            return Ok(());
+        }
+        if line.trim_ascii() == SINCE_17.as_bytes() {
+            writeln!(to, "{FOR_ALL}")?;
+            continue;
+        }
+        to.write_all(&line)?;
+        if line.starts_with(b"CREATE ") || line.starts_with(b"COPY ") {
+            return std::io::copy(&mut from, to).map(drop);
+        }
+    }
+}
+
 /// All that a program says, read while it runs: it may be more than fits in between.
 fn said_by(from: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
     std::thread::spawn(move || {
@@ -204,14 +228,25 @@ fn said_by(from: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
     })
 }
 
-/// The line that says what went wrong, without the data that the lines after it may show.
-fn problem(said: &str) -> &str {
+/// The line that says what went wrong, without the data that the lines after it may show, and what to do about programs of
+/// another age than the server or the dump.
+fn problem(said: &str) -> String {
     let named = said.lines().find_map(|line| line.split_once("ERROR:").or_else(|| line.split_once("error:")));
     let last = || said.lines().rev().find(|line| !line.trim().is_empty());
-    named.map(|(_, problem)| problem).or_else(last).unwrap_or("it did not say why").trim()
+    let problem = named.map(|(_, problem)| problem).or_else(last).unwrap_or("it did not say why").trim();
+    if said.contains("server version mismatch") {
+        let versions = said.lines().find_map(|line| Some(line.get(line.find("server version: ")?..)?.trim()));
+        let versions = versions.map(|versions| format!(" ({versions})")).unwrap_or_default();
+        return format!("it is older than the server{versions}: {NEWER_PROGRAMS}");
+    }
+    if problem.starts_with("unsupported version") {
+        return format!("the dump is of newer programs than these ({problem}): {NEWER_PROGRAMS}");
+    }
+    problem.to_owned()
 }
 
-/// The program with that name: of `PATH`, else the newest that Debian has.
+/// The program with that name: the newer of what `PATH` has first and the newest that Debian has. A newer one serves an older
+/// server, and an older one refuses a newer server.
 fn tool(name: &str) -> anyhow::Result<PathBuf> {
     let of_path = std::env::var_os("PATH").unwrap_or_default();
     let in_path = std::env::split_paths(&of_path).map(|folder| folder.join(name)).find(|path| path.is_file());
@@ -221,10 +256,24 @@ fn tool(name: &str) -> anyhow::Result<PathBuf> {
         .map(|(version, folder)| (version, folder.join("bin").join(name)))
         .filter(|(_, path)| path.is_file())
         .max();
-    // A wrapper of Debian's in the path chooses by clusters of its own, which this database need not be of.
-    of_debian.map(|(_, path)| path).or(in_path).with_context(|| {
+    let found = match (in_path, of_debian) {
+        // A wrapper of Debian's in the path chooses by clusters of its own, which this database need not be of.
+        (Some(in_path), Some((version, of_debian))) => {
+            Some(if version_of(&in_path) > Some(version) { in_path } else { of_debian })
+        }
+        (in_path, of_debian) => of_debian.map(|(_, path)| path).or(in_path),
+    };
+    found.with_context(|| {
         format!("{name} is not on this machine: install the client programs of PostgreSQL (on Debian `apt-get install postgresql-client`)")
     })
+}
+
+/// Which PostgreSQL a program is of, as it says itself: `pg_dump (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`.
+fn version_of(program: &Path) -> Option<u32> {
+    let output = Command::new(program).arg("--version").stdin(Stdio::null()).output().ok()?;
+    let said = String::from_utf8(output.stdout).ok()?;
+    let version = said.split_once("(PostgreSQL) ")?.1;
+    version.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -238,5 +287,41 @@ mod tests {
         assert!(!holds_large_objects(listed));
         assert!(holds_large_objects(&format!("{listed}2614; 2613 16401 BLOB - 16401 pix\n")));
         assert_eq!(made_at("; dbname: pix"), None);
+    }
+
+    #[test]
+    fn a_script_begins_with_settings_that_every_server_takes() {
+        let settings = "-- PostgreSQL database dump\n\nSET lock_timeout = 0;\n";
+        let rest = format!(
+            "CREATE TABLE public.facts (name text);\nCOPY public.facts FROM stdin;\n{SINCE_17}\n\\.\n"
+        );
+        let copied = |script: &str| {
+            let mut to = Vec::new();
+            copy_script(script.as_bytes(), &mut to).unwrap();
+            String::from_utf8(to).unwrap()
+        };
+        let newer = format!("{settings}{SINCE_17}\n{rest}");
+        assert_eq!(copied(&newer), format!("{settings}{FOR_ALL}\n{rest}"));
+        assert_eq!(copied(&format!("{settings}{rest}")), format!("{settings}{rest}"));
+        assert_eq!(copied(""), "");
+    }
+
+    #[test]
+    fn programs_of_another_age_are_told_of_with_what_to_do() {
+        let older = "pg_dump: error: aborting because of server version mismatch\npg_dump: detail: server version: 18.4; pg_dump version: 15.18\n";
+        let told = "it is older than the server (server version: 18.4; pg_dump version: 15.18): install the client programs";
+        assert!(problem(older).starts_with(told), "{}", problem(older));
+        let of_13 = "pg_dump: error: server version: 18.4; pg_dump version: 13.23\npg_dump: error: aborting because of server version mismatch\n";
+        assert!(
+            problem(of_13)
+                .starts_with("it is older than the server (server version: 18.4; pg_dump version: 13.23)")
+        );
+        let dump = "pg_restore: error: unsupported version (1.16) in file header\n";
+        let told =
+            "the dump is of newer programs than these (unsupported version (1.16) in file header): install";
+        assert!(problem(dump).starts_with(told), "{}", problem(dump));
+        let other = "psql:<stdin>:3: ERROR:  relation \"facts\" already exists\nDETAIL: a row\n";
+        assert_eq!(problem(other), "relation \"facts\" already exists");
+        assert_eq!(problem("\n"), "it did not say why");
     }
 }
