@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: help run demo test soak lint fmt build tools bench bench-quick flood bench-cala postgres crash-matrix postback-storm side-by-side planted-bugs webhook-libraries api-tools openapi fuzz-api browser pay-images console-images fuzz deb package-test deploy-tools lint-deploy
+.PHONY: help run demo test soak lint fmt build tools bench bench-quick flood bench-cala postgres crash-matrix postback-storm postgres-versions side-by-side planted-bugs webhook-libraries api-tools openapi fuzz-api browser pay-images console-images fuzz deb package-test deploy-tools lint-deploy
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -91,6 +91,9 @@ EVENTS ?= 100000
 
 postback-storm: tools postgres ## Deliver EVENTS postbacks to receivers that fail, by relay processes that are killed; STORM='--seed 7' for others
 	$(CARGO) run --quiet --package pix-tests --bin postback_storm -- --events $(EVENTS) $(STORM)
+
+postgres-versions: tools postgres ## Run the suites of the store over PostgreSQL on 13, 14, 16, 17 and 18 too; VERSIONS='13 18' for some
+	@tests/postgres/run.sh $(VERSIONS)
 
 # The older version is built in a folder of its own: it takes some minutes, and space for a second target folder.
 OLD ?= HEAD~1

@@ -23,7 +23,7 @@ say caddy deploy/compose/Caddyfile
 checked=$("$tools/caddy" validate --config deploy/compose/Caddyfile --adapter caddyfile 2>&1) || { echo "$checked" >&2; exit 1; }
 
 say shellcheck 'scripts of the package, and of its tests'
-"$tools/shellcheck" deploy/debian/{build.sh,postinst,postrm,pix-gatewayctl} tests/deploy/*.sh tests/packaging/*.sh
+"$tools/shellcheck" deploy/debian/{build.sh,postinst,postrm,pix-gatewayctl} tests/deploy/*.sh tests/packaging/*.sh tests/postgres/*.sh
 
 say promtool deploy/prometheus/
 promtool check config deploy/prometheus/prometheus.yml >/dev/null

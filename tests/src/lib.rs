@@ -3,13 +3,14 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 pub use listener::{Conduct, Heard, Listener};
 pub use pix_pg_server::Port;
+use pix_pg_server::{KEEPS_PREPARED, PgBouncer, PgServer, PoolMode};
 use serde_json::{Value, json};
 
 pub mod browser;
@@ -124,11 +125,33 @@ impl Database {
     }
 }
 
-/// The URL of a new and empty database, on a server that ends with this process.
+/// The URL of a new and empty database, on a server that ends with this process. Where `PIX_TEST_POOL_MODE` is set, it is that of
+/// a pooler before the server.
 pub fn fresh_postgres() -> anyhow::Result<String> {
     let (server, name) = (pix_pg_server::shared()?, pix_pg_server::fresh_name());
     server.create_database(&name)?;
-    Ok(server.url(&name))
+    Ok(pooler(server)?.map_or_else(|| server.url(&name), |pooler| pooler.url(&name)))
+}
+
+/// The pooler that is asked for, and what the document says that the role then needs.
+fn pooler(server: &PgServer) -> anyhow::Result<Option<&'static PgBouncer>> {
+    static POOLER: Mutex<Option<&'static PgBouncer>> = Mutex::new(None);
+    let Some(mode) = PoolMode::named()? else { return Ok(None) };
+    let mut pooler = POOLER.lock().unwrap_or_else(PoisonError::into_inner);
+    if pooler.is_none() {
+        // The databases of tests that are over are left to others.
+        let mut settings = vec![("server_idle_timeout", "2")];
+        if mode == PoolMode::Transaction {
+            let document = std::fs::read_to_string(repository().join("docs/SCALING.md"))?;
+            let of_the_role: String =
+                document.lines().filter(|line| line.starts_with("ALTER ROLE pix SET ")).collect();
+            ensure!(!of_the_role.is_empty(), "docs/SCALING.md says nothing of the role");
+            server.psql("postgres", &of_the_role)?;
+            settings.push(KEEPS_PREPARED);
+        }
+        *pooler = Some(Box::leak(Box::new(PgBouncer::start_with(server, mode, &settings)?)));
+    }
+    Ok(*pooler)
 }
 
 /// The secrets that nodes of one database share, made by the program.

@@ -1,5 +1,8 @@
 //! The PostgreSQL store keeps every promise of a store: with and without groups, from two nodes at once, and through
 //! PgBouncer. Each case has a database of its own.
+//!
+//! `PIX_TEST_POOL_MODE=transaction` has PgBouncer, which then has to be 1.21 or newer, give a server connection for a transaction
+//! only: `make postgres-versions` does so.
 
 #![expect(clippy::expect_used, reason = "helpers of tests fail by panicking")]
 
@@ -9,7 +12,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use pix_conformance::{Durability, Nodes, StoreHarness, StoreSet};
 use pix_persistence::postgres::{Grouping, PgOptions, PgStore};
-use pix_pg_server::{PgBouncer, PgServer, PoolMode};
+use pix_pg_server::{KEEPS_PREPARED, PgBouncer, PgServer, PoolMode};
 
 /// How the store under test reaches its database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,9 +23,15 @@ enum Way {
     Single,
     /// Two nodes in turn.
     TwoNodes,
-    /// One node, through PgBouncer in session mode.
+    /// One node, through PgBouncer.
     Bouncer,
 }
+
+/// What the role has to be given where a setting of a connection is no one's in particular: docs/SCALING.md.
+const OF_THE_ROLE: &str = "ALTER ROLE pix SET statement_timeout = '30s'; ALTER ROLE pix SET lock_timeout = '30s'; \
+     ALTER ROLE pix SET idle_in_transaction_session_timeout = '30s'; \
+     ALTER ROLE pix SET default_transaction_isolation = 'read committed'; ALTER ROLE pix SET jit = off; \
+     ALTER ROLE pix SET synchronous_commit = on";
 
 struct PgHarness {
     way: Way,
@@ -36,10 +45,16 @@ fn server() -> &'static PgServer {
 
 fn bouncer() -> &'static PgBouncer {
     static BOUNCER: OnceLock<PgBouncer> = OnceLock::new();
-    // Each case has a database of its own: the server has no room for what is left of all of them.
-    let settings = [("server_idle_timeout", "2")];
-    BOUNCER
-        .get_or_init(|| PgBouncer::start_with(server(), PoolMode::Session, &settings).expect("a PgBouncer"))
+    BOUNCER.get_or_init(|| {
+        // Each case has a database of its own: the server has no room for what is left of all of them.
+        let mut settings = vec![("server_idle_timeout", "2")];
+        let mode = PoolMode::named().expect("a mode").unwrap_or(PoolMode::Session);
+        if mode == PoolMode::Transaction {
+            server().psql("postgres", OF_THE_ROLE).expect("settings of the role");
+            settings.push(KEEPS_PREPARED);
+        }
+        PgBouncer::start_with(server(), mode, &settings).expect("a PgBouncer")
+    })
 }
 
 /// A database with the schema, to be copied for each case.

@@ -230,7 +230,8 @@ async fn who_may_not_connect_is_told_why() {
 
 #[tokio::test]
 async fn a_wrong_password_is_refused_and_never_shown() {
-    let own = PgServer::start(Options::default()).unwrap();
+    // As it is by default since PostgreSQL 14.
+    let own = PgServer::start(Options::default().with("password_encryption", "scram-sha-256")).unwrap();
     own.create_database("books").unwrap();
     own.psql("postgres", "CREATE ROLE teller LOGIN PASSWORD 'right'").unwrap();
     let rules = own.data_dir().join("pg_hba.conf");

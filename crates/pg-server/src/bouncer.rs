@@ -1,5 +1,6 @@
 //! A `PgBouncer` before a server.
 
+use std::env;
 use std::fs::{self, File};
 use std::net::TcpStream;
 use std::process::Child;
@@ -24,6 +25,23 @@ pub enum PoolMode {
     Session,
     /// For a transaction.
     Transaction,
+}
+
+/// Names the mode that tests are to have their poolers in.
+const MODE_VARIABLE: &str = "PIX_TEST_POOL_MODE";
+/// What lets a prepared statement outlive its transaction, since `PgBouncer` 1.21.
+pub const KEEPS_PREPARED: (&str, &str) = ("max_prepared_statements", "200");
+
+impl PoolMode {
+    /// The one that `PIX_TEST_POOL_MODE` names, `session` or `transaction`; none when it isn't set.
+    pub fn named() -> Result<Option<Self>, PgServerError> {
+        match env::var(MODE_VARIABLE).ok().as_deref() {
+            None => Ok(None),
+            Some("session") => Ok(Some(Self::Session)),
+            Some("transaction") => Ok(Some(Self::Transaction)),
+            Some(other) => Err(PgServerError::UnknownMode(other.to_owned())),
+        }
+    }
 }
 
 /// A running `PgBouncer`. Dropping it stops it at once.

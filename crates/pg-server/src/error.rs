@@ -18,6 +18,9 @@ pub enum PgServerError {
     /// This process is root, `PostgreSQL` refuses to run as root, and there is no user to run it as.
     #[error("PostgreSQL refuses to run as root, and /etc/passwd has neither the user postgres nor nobody")]
     NoUser,
+    /// No pooler gives its connections so.
+    #[error("PIX_TEST_POOL_MODE is session or transaction, and not {0}")]
+    UnknownMode(String),
     /// The operating system refused.
     #[error("could not {doing}: {source}")]
     Io {

@@ -125,7 +125,7 @@ impl PgServer {
         let home = Home::new(options.durable)?;
         let data = home.folder().join("data");
         let mut initdb = home.command(&bin.join("initdb"));
-        initdb.args(["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"]);
+        initdb.args(["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]);
         initdb.args(["-U", USER, "-D"]).arg(&data);
         run(&mut initdb, "", LONG)?;
         let file = data.join("postgresql.conf");

@@ -24,7 +24,7 @@ use tokio::net::TcpListener;
 
 use super::support::{
     PATIENCE, assert_books_are_clean, database, ends, happened, mark, named, namesake, open, options,
-    releasing, server, services, session, settling, until,
+    releasing, server, services, session, settling, until, way_to_server,
 };
 
 const SIDES: [CutSide; 2] = [CutSide::Before, CutSide::After];
@@ -42,7 +42,7 @@ struct Place {
 impl Place {
     async fn new(options: PgOptions) -> Self {
         let database = database(server()).await;
-        let line = CutProxy::start(server().port()).unwrap();
+        let line = CutProxy::start(way_to_server()).unwrap();
         let store = open(&line.url(&database), options).await;
         let services = services(&store, 0);
         let owner = services.funded(100_000).await;

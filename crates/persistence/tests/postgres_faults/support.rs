@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use pix_conformance::builders::{name, next, report, ticket};
@@ -16,7 +16,7 @@ use pix_domain::provider::Progress;
 use pix_domain::transition::{Transition, TransitionStore};
 use pix_domain::withdrawals::Withdrawal;
 use pix_persistence::postgres::{PgOptions, PgStore};
-use pix_pg_server::PgServer;
+use pix_pg_server::{KEEPS_PREPARED, PgBouncer, PgServer, PoolMode};
 use tokio::time::Instant;
 
 /// Nothing here takes as long; whatever does has failed.
@@ -30,6 +30,23 @@ const REST: Duration = Duration::from_millis(50);
 /// The server that most tests share: those that leave it as it is.
 pub fn server() -> &'static PgServer {
     pix_pg_server::shared().unwrap()
+}
+
+/// The port of that server; or where `PIX_TEST_POOL_MODE` is set, of a pooler before it.
+pub fn way_to_server() -> u16 {
+    static POOLER: OnceLock<Option<PgBouncer>> = OnceLock::new();
+    let pooler = POOLER.get_or_init(|| {
+        let mode = PoolMode::named().unwrap()?;
+        let mut settings = vec![("server_idle_timeout", "2")];
+        if mode == PoolMode::Transaction {
+            let role =
+                "ALTER ROLE pix SET statement_timeout = '20s'; ALTER ROLE pix SET lock_timeout = '20s'";
+            server().psql("postgres", role).unwrap();
+            settings.push(KEEPS_PREPARED);
+        }
+        Some(PgBouncer::start_with(server(), mode, &settings).unwrap())
+    });
+    pooler.as_ref().map_or_else(|| server().port(), PgBouncer::port)
 }
 
 /// Limits short enough for a test, and long enough for a busy machine.

@@ -1,6 +1,6 @@
 //! Standbys: copies of a server that follow it, wait for it, and take its place.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::Write;
 
 use crate::error::{PgServerError, io};
@@ -19,14 +19,15 @@ impl PgServer {
         let name = fresh_name();
         let source = format!("host=127.0.0.1 port={} user={USER} application_name={name}", self.port());
         let mut backup = home.command(&self.bin.join("pg_basebackup"));
-        backup.args(["--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync"]);
+        backup.args(["--wal-method=stream", "--checkpoint=fast", "--no-sync"]);
         backup.args(["--dbname", &source, "--pgdata"]).arg(&data);
         run(&mut backup, "", LONG)?;
         let settings = OpenOptions::new().append(true).open(data.join("postgresql.auto.conf"));
         let mut settings = settings.map_err(io("open the standby's settings"))?;
-        settings
-            .write_all(b"synchronous_standby_names = ''\n")
-            .map_err(io("write the standby's settings"))?;
+        // Not by --write-recovery-conf: a newer one than the server writes what the server's own library doesn't know.
+        let follows = format!("primary_conninfo = '{source}'\nsynchronous_standby_names = ''\n");
+        settings.write_all(follows.as_bytes()).map_err(io("write the standby's settings"))?;
+        fs::write(data.join("standby.signal"), "").map_err(io("make a standby of the copy"))?;
         let standby = Self::boot(home, self.bin.clone(), self.options.clone(), name)?;
         let question =
             format!("SELECT state FROM pg_stat_replication WHERE application_name = '{}'", standby.name);
