@@ -54,10 +54,13 @@ fn charge() -> Value {
 fn programs_of(version: &str, folder: &Path) -> PathBuf {
     let folder = folder.join(format!("of-{version}"));
     std::fs::create_dir(&folder).unwrap();
-    let mut folders: Vec<_> = std::env::split_paths(&std::env::var_os("PATH").unwrap()).collect();
-    // Rather than a wrapper of Debian's, which is in the path.
-    let of_debian = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
-    folders.splice(0..0, of_debian.map(|version| version.unwrap().path().join("bin")));
+    // Rather those of the server's own folder and Debian's than a wrapper of Debian's, which is in the path.
+    let mut of_debian: Vec<_> = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().collect();
+    of_debian.sort_by_key(|version| version.as_ref().unwrap().file_name());
+    let of_debian = of_debian.into_iter().rev().map(|version| version.unwrap().path().join("bin"));
+    let of_path = std::env::var_os("PATH").unwrap();
+    let named = std::env::var_os("PIX_TEST_PG_BIN").map(PathBuf::from).into_iter();
+    let folders: Vec<_> = named.chain(of_debian).chain(std::env::split_paths(&of_path)).collect();
     for name in ["pg_dump", "pg_restore", "psql"] {
         let real = folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file()).unwrap();
         let (real, used) = (real.display(), folder.join(format!("used-{name}")));
@@ -84,19 +87,22 @@ async fn the_newest_programs_are_taken_and_serve_an_older_server() {
     let usual = std::env::var("PATH").unwrap();
     let does = |gateway: &Gateway, arguments: &[&str], first: &Path| {
         let path = format!("{}:{usual}", first.display());
-        let output = gateway.command(arguments).env("PATH", path).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        gateway.command(arguments).env("PATH", path).output().unwrap()
     };
-    does(&gateway, &["backup", backup.to_str().unwrap()], &newer);
+    let made = does(&gateway, &["backup", backup.to_str().unwrap()], &newer);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     assert!(newer.join("used-pg_dump").exists());
     if Path::new("/usr/lib/postgresql").exists() {
         let older = programs_of("9.6.24", gateway.folder());
-        does(&gateway, &["backup", gateway.folder().join("another.backup").to_str().unwrap()], &older);
+        let another = gateway.folder().join("another.backup");
+        // It may be too old for the server itself.
+        does(&gateway, &["backup", another.to_str().unwrap()], &older);
         assert!(!older.join("used-pg_dump").exists());
     }
     gateway.kill().unwrap();
     gateway.lose_database().unwrap();
-    does(&gateway, &["restore", backup.to_str().unwrap(), "--operator", "ana"], &newer);
+    let restored = does(&gateway, &["restore", backup.to_str().unwrap(), "--operator", "ana"], &newer);
+    assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
     assert!(newer.join("used-pg_restore").exists() && newer.join("used-psql").exists());
     gateway.run(&["serve"]).unwrap();
     let client = Client::new(&gateway, &integrator).await.unwrap();
