@@ -92,7 +92,7 @@ EVENTS ?= 100000
 postback-storm: tools postgres ## Deliver EVENTS postbacks to receivers that fail, by relay processes that are killed; STORM='--seed 7' for others
 	$(CARGO) run --quiet --package pix-tests --bin postback_storm -- --events $(EVENTS) $(STORM)
 
-postgres-versions: tools postgres ## Run the suites of the store over PostgreSQL on 13, 14, 16, 17 and 18 too; VERSIONS='13 18' for some
+postgres-versions: tools postgres ## Run the suites of the store over PostgreSQL on 13, 14, 16, 17 and 18 too, and through PgBouncer in transaction mode; VERSIONS='13 pooled' for some
 	@tests/postgres/run.sh $(VERSIONS)
 
 # The older version is built in a folder of its own: it takes some minutes, and space for a second target folder.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 pub use listener::{Conduct, Heard, Listener};
 pub use pix_pg_server::Port;
-use pix_pg_server::{KEEPS_PREPARED, PgBouncer, PgServer, PoolMode};
+use pix_pg_server::{PgBouncer, PgServer, PoolMode};
 use serde_json::{Value, json};
 
 pub mod browser;
@@ -139,17 +139,12 @@ fn pooler(server: &PgServer) -> anyhow::Result<Option<&'static PgBouncer>> {
     let Some(mode) = PoolMode::named()? else { return Ok(None) };
     let mut pooler = POOLER.lock().unwrap_or_else(PoisonError::into_inner);
     if pooler.is_none() {
-        // The databases of tests that are over are left to others.
-        let mut settings = vec![("server_idle_timeout", "2")];
-        if mode == PoolMode::Transaction {
-            let document = std::fs::read_to_string(repository().join("docs/SCALING.md"))?;
-            let of_the_role: String =
-                document.lines().filter(|line| line.starts_with("ALTER ROLE pix SET ")).collect();
-            ensure!(!of_the_role.is_empty(), "docs/SCALING.md says nothing of the role");
-            server.psql("postgres", &of_the_role)?;
-            settings.push(KEEPS_PREPARED);
-        }
-        *pooler = Some(Box::leak(Box::new(PgBouncer::start_with(server, mode, &settings)?)));
+        let document = std::fs::read_to_string(repository().join("docs/SCALING.md"))?;
+        let of_the_role: String =
+            document.lines().filter(|line| line.starts_with("ALTER ROLE pix SET ")).collect();
+        ensure!(!of_the_role.is_empty(), "docs/SCALING.md says nothing of the role");
+        let started = PgBouncer::start_for_many(server, mode, &of_the_role)?;
+        *pooler = Some(Box::leak(Box::new(started)));
     }
     Ok(*pooler)
 }

@@ -55,9 +55,10 @@ fn programs_of(version: &str, folder: &Path) -> PathBuf {
     let folder = folder.join(format!("of-{version}"));
     std::fs::create_dir(&folder).unwrap();
     // Rather those of the server's own folder and Debian's than a wrapper of Debian's, which is in the path.
-    let mut of_debian: Vec<_> = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().collect();
-    of_debian.sort_by_key(|version| version.as_ref().unwrap().file_name());
-    let of_debian = of_debian.into_iter().rev().map(|version| version.unwrap().path().join("bin"));
+    let of_debian = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().map(Result::unwrap);
+    let mut of_debian: Vec<_> = of_debian.map(|version| version.path()).collect();
+    of_debian.sort_by_key(|version| version.file_name().unwrap().to_str().unwrap().parse::<u32>().ok());
+    let of_debian = of_debian.into_iter().rev().map(|version| version.join("bin"));
     let of_path = std::env::var_os("PATH").unwrap();
     let named = std::env::var_os("PIX_TEST_PG_BIN").map(PathBuf::from).into_iter();
     let folders: Vec<_> = named.chain(of_debian).chain(std::env::split_paths(&of_path)).collect();

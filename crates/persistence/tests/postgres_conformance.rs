@@ -12,7 +12,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use pix_conformance::{Durability, Nodes, StoreHarness, StoreSet};
 use pix_persistence::postgres::{Grouping, PgOptions, PgStore};
-use pix_pg_server::{KEEPS_PREPARED, PgBouncer, PgServer, PoolMode};
+use pix_pg_server::{PgBouncer, PgServer, PoolMode};
 
 /// How the store under test reaches its database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,14 +46,8 @@ fn server() -> &'static PgServer {
 fn bouncer() -> &'static PgBouncer {
     static BOUNCER: OnceLock<PgBouncer> = OnceLock::new();
     BOUNCER.get_or_init(|| {
-        // Each case has a database of its own: the server has no room for what is left of all of them.
-        let mut settings = vec![("server_idle_timeout", "2")];
         let mode = PoolMode::named().expect("a mode").unwrap_or(PoolMode::Session);
-        if mode == PoolMode::Transaction {
-            server().psql("postgres", OF_THE_ROLE).expect("settings of the role");
-            settings.push(KEEPS_PREPARED);
-        }
-        PgBouncer::start_with(server(), mode, &settings).expect("a PgBouncer")
+        PgBouncer::start_for_many(server(), mode, OF_THE_ROLE).expect("a PgBouncer")
     })
 }
 

@@ -30,7 +30,7 @@ pub enum PoolMode {
 /// Names the mode that tests are to have their poolers in.
 const MODE_VARIABLE: &str = "PIX_TEST_POOL_MODE";
 /// What lets a prepared statement outlive its transaction, since `PgBouncer` 1.21.
-pub const KEEPS_PREPARED: (&str, &str) = ("max_prepared_statements", "200");
+const KEEPS_PREPARED: (&str, &str) = ("max_prepared_statements", "200");
 
 impl PoolMode {
     /// The one that `PIX_TEST_POOL_MODE` names, `session` or `transaction`; none when it isn't set.
@@ -56,6 +56,22 @@ impl PgBouncer {
     /// Starts one before `server`, with 20 connections to each database.
     pub fn start(server: &PgServer, mode: PoolMode) -> Result<Self, PgServerError> {
         Self::start_with(server, mode, &[])
+    }
+
+    /// The same for tests that have a database each: connections to the databases of those that are over are ended soon. In
+    /// transaction mode, which takes a `PgBouncer` of 1.21 or newer, prepared statements are kept, and the server is told
+    /// `of_the_role` first: settings that a connection can't have for itself there.
+    pub fn start_for_many(
+        server: &PgServer,
+        mode: PoolMode,
+        of_the_role: &str,
+    ) -> Result<Self, PgServerError> {
+        let mut settings = vec![("server_idle_timeout", "2")];
+        if mode == PoolMode::Transaction {
+            server.psql("postgres", of_the_role)?;
+            settings.push(KEEPS_PREPARED);
+        }
+        Self::start_with(server, mode, &settings)
     }
 
     /// The same, with more lines of the section `[pgbouncer]`: names and values, which win.

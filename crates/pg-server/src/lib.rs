@@ -43,7 +43,7 @@ mod redis;
 mod server;
 mod watchdog;
 
-pub use bouncer::{KEEPS_PREPARED, PgBouncer, PoolMode};
+pub use bouncer::{PgBouncer, PoolMode};
 pub use cut_proxy::{Cut, CutPoint, CutProxy, CutSide};
 pub use error::PgServerError;
 pub use port::Port;

@@ -16,7 +16,7 @@ use pix_domain::provider::Progress;
 use pix_domain::transition::{Transition, TransitionStore};
 use pix_domain::withdrawals::Withdrawal;
 use pix_persistence::postgres::{PgOptions, PgStore};
-use pix_pg_server::{KEEPS_PREPARED, PgBouncer, PgServer, PoolMode};
+use pix_pg_server::{PgBouncer, PgServer, PoolMode};
 use tokio::time::Instant;
 
 /// Nothing here takes as long; whatever does has failed.
@@ -37,14 +37,8 @@ pub fn way_to_server() -> u16 {
     static POOLER: OnceLock<Option<PgBouncer>> = OnceLock::new();
     let pooler = POOLER.get_or_init(|| {
         let mode = PoolMode::named().unwrap()?;
-        let mut settings = vec![("server_idle_timeout", "2")];
-        if mode == PoolMode::Transaction {
-            let role =
-                "ALTER ROLE pix SET statement_timeout = '20s'; ALTER ROLE pix SET lock_timeout = '20s'";
-            server().psql("postgres", role).unwrap();
-            settings.push(KEEPS_PREPARED);
-        }
-        Some(PgBouncer::start_with(server(), mode, &settings).unwrap())
+        let role = "ALTER ROLE pix SET statement_timeout = '20s'; ALTER ROLE pix SET lock_timeout = '20s'";
+        Some(PgBouncer::start_for_many(server(), mode, role).unwrap())
     });
     pooler.as_ref().map_or_else(|| server().port(), PgBouncer::port)
 }
