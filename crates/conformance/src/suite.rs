@@ -307,6 +307,7 @@ macro_rules! store_suite {
                 a_reason_that_could_look_like_another_line_is_refused,
                 a_confirmed_decision_is_finished,
                 a_decision_holds_for_its_sending_only,
+                what_the_provider_takes_meanwhile_is_not_called_failed,
                 a_refund_is_decided_with_its_charge,
                 a_wrong_decision_is_paid_for,
                 the_journal_is_a_chain,

@@ -18,7 +18,7 @@ use uuid::Uuid;
 pub use crate::audit_log::REASON_CHARS;
 use crate::audit_log::{self, Action, AuditLog, LogEntry, Operator};
 use crate::error::{ServiceError, StoreError};
-use crate::ids::{IntegratorId, RefundId, ResourceKind, ResourceRef, WithdrawalId};
+use crate::ids::{IntegratorId, RefundId, ResourceKind, ResourceRef, Version, WithdrawalId};
 use crate::ports::Ports;
 use crate::refunds::service::RefundService;
 use crate::time::Timestamp;
@@ -151,7 +151,8 @@ impl DecisionService {
                 "it was definitely not sent, and will be sent or given up by itself",
             ));
         }
-        let (submitted_at, taken) = sending(&transaction).ok_or(ServiceError::NotFound)?;
+        let (of, taken) = sending(&transaction).ok_or(ServiceError::NotFound)?;
+        let submitted_at = of.submitted_at;
         let sending = *state_of(&transaction) == OutgoingState::Submitting;
         if sending && self.ports.clock.now().since(submitted_at) < self.ports.submit_grace {
             return Err(ServiceError::InvalidState("it may be on its way just now: try again in a minute"));
@@ -180,7 +181,7 @@ impl DecisionService {
         let confirmed = newest.filter(|entry| entry.action == decision.verdict.confirmed());
         if let Some(confirmed) = confirmed {
             // Confirmed, and the program died before it was done.
-            return self.carry_out(resource, decision.verdict, submitted_at, &confirmed.detail).await;
+            return self.carry_out(resource, decision.verdict, of, &confirmed.detail).await;
         }
         match proposed {
             Some(first) if first.operator.is_same_as(&decision.operator) => Err(ServiceError::InvalidState(
@@ -189,7 +190,7 @@ impl DecisionService {
             Some(first) => {
                 let detail = agreed(first, &decision.operator, reason);
                 self.write(decision, decision.verdict.confirmed(), &subject, &detail).await?;
-                self.carry_out(resource, decision.verdict, submitted_at, &detail).await
+                self.carry_out(resource, decision.verdict, of, &detail).await
             }
             None => {
                 self.write(decision, decision.verdict.proposed(), &subject, reason).await?;
@@ -241,20 +242,19 @@ impl DecisionService {
         &self,
         resource: ResourceRef,
         verdict: Verdict,
-        submitted_at: Timestamp,
+        of: Sending,
         detail: &str,
     ) -> Result<Decided, ServiceError> {
         let integrator_id: IntegratorId = resource.integrator_id;
         let decided = match resource.kind {
             ResourceKind::Withdrawal => {
                 let id = WithdrawalId(resource.id);
-                let decided =
-                    self.withdrawals.decide(integrator_id, id, verdict, submitted_at, detail).await?;
+                let decided = self.withdrawals.decide(integrator_id, id, verdict, of, detail).await?;
                 Transaction::Withdrawal(Box::new(decided))
             }
             ResourceKind::Refund => {
                 let id = RefundId(resource.id);
-                let decided = self.refunds.decide(integrator_id, id, verdict, submitted_at, detail).await?;
+                let decided = self.refunds.decide(integrator_id, id, verdict, of, detail).await?;
                 Transaction::Refund(Box::new(decided))
             }
             ResourceKind::Charge | ResourceKind::Split => return Err(ServiceError::NotFound),
@@ -262,7 +262,9 @@ impl DecisionService {
         if state_of(&decided).is_final() {
             Ok(Decided::Done(decided))
         } else {
-            Err(ServiceError::InvalidState("it was sent again meanwhile: look at its evidence"))
+            Err(ServiceError::InvalidState(
+                "it has changed since the provider was asked: look at its evidence, and decide again",
+            ))
         }
     }
 }
@@ -279,15 +281,25 @@ const fn is_verdict(action: Action) -> bool {
     is_proposal(action) || matches!(action, Action::CompletedConfirmed | Action::FailedConfirmed)
 }
 
-/// When it was last about to be sent, and whether the provider ever said that it took it.
-const fn sending(transaction: &Transaction) -> Option<(Timestamp, bool)> {
-    match transaction {
+/// The sending that is decided about, as it was when the provider had just been asked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sending {
+    /// When it was last about to be sent.
+    pub(crate) submitted_at: Timestamp,
+    /// The version of the record.
+    pub(crate) version: Version,
+}
+
+/// The sending, and whether the provider ever said that it took it.
+const fn sending(transaction: &Transaction) -> Option<(Sending, bool)> {
+    let (submitted_at, version, taken) = match transaction {
         Transaction::Withdrawal(withdrawal) => {
-            Some((withdrawal.submitted_at, withdrawal.provider_id.is_some()))
+            (withdrawal.submitted_at, withdrawal.version, withdrawal.provider_id.is_some())
         }
-        Transaction::Refund(refund) => Some((refund.submitted_at, refund.provider_id.is_some())),
-        Transaction::Charge(_) => None,
-    }
+        Transaction::Refund(refund) => (refund.submitted_at, refund.version, refund.provider_id.is_some()),
+        Transaction::Charge(_) => return None,
+    };
+    Some((Sending { submitted_at, version }, taken))
 }
 
 fn state_of(transaction: &Transaction) -> &OutgoingState {

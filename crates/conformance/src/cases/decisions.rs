@@ -1,22 +1,25 @@
 //! What nobody knows is decided by two operators, after the provider was asked, and written down before it is done.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use pix_domain::audit_log::{Action, AuditLog, LogEntry, Operator};
+use async_trait::async_trait;
+use pix_domain::audit_log::{Action, AuditLog, AuditLogStore, LogEntry, Operator};
 use pix_domain::callbacks::Callback;
 use pix_domain::decisions::{
-    Decided, Decision, FORGOTTEN_FOR, PROPOSAL_LIFETIME, REASON_CHARS, Seen, Verdict,
+    Decided, Decision, DecisionService, FORGOTTEN_FOR, PROPOSAL_LIFETIME, REASON_CHARS, Seen, Verdict,
 };
-use pix_domain::error::ServiceError;
+use pix_domain::error::{ServiceError, StoreError};
 use pix_domain::evidence::{EvidenceKind, MAX_SILENCE, MIN_REPEAT_GAP, Proof};
-use pix_domain::ids::IntegratorId;
+use pix_domain::ids::{IntegratorId, ResourceRef};
 use pix_domain::provider::{Progress, ProviderError};
+use pix_domain::transactions::TransactionService;
 use pix_domain::withdrawals::{OutgoingState, Withdrawal};
 use uuid::Uuid;
 
 use crate::builders::{next, refund_command, withdrawal_command};
 use crate::harness::SUBMIT_GRACE;
-use crate::{Answer, Services, StoreHarness, services};
+use crate::{Answer, FakeProvider, Services, StoreHarness, services};
 
 fn operator(name: &str) -> Operator {
     Operator::parse(name).expect("a name")
@@ -316,6 +319,73 @@ pub async fn a_decision_holds_for_its_sending_only(harness: &mut dyn StoreHarnes
     assert_eq!(services.balances(integrator_id).await, (6_000, 4_000));
     services.wait(Duration::from_secs(1));
     assert!(matches!(decide(&services, id, Verdict::Failed, "ana").await, Ok(Decided::Done(_))));
+}
+
+/// A journal in which nobody confirms before the provider has taken what is decided about.
+struct TakenMeanwhile {
+    log: Arc<dyn AuditLogStore>,
+    provider: Arc<FakeProvider>,
+    transactions: TransactionService,
+    of: ResourceRef,
+}
+
+#[async_trait]
+impl AuditLogStore for TakenMeanwhile {
+    async fn append(&self, entry: LogEntry) -> Result<bool, StoreError> {
+        if entry.action == Action::FailedConfirmed {
+            self.provider.knows(self.of.id, Progress::Accepted);
+            self.transactions.consult(self.of).await.expect("a consult");
+        }
+        self.log.append(entry).await
+    }
+
+    async fn list(&self, after: u64, limit: u32) -> Result<Vec<LogEntry>, StoreError> {
+        self.log.list(after, limit).await
+    }
+
+    async fn newest(&self) -> Result<Option<LogEntry>, StoreError> {
+        self.log.newest().await
+    }
+
+    async fn about(&self, subject: &str, limit: u32) -> Result<Vec<LogEntry>, StoreError> {
+        self.log.about(subject, limit).await
+    }
+}
+
+/// What the provider says that it has after the second operator's question, and before the decision is carried out, is not called
+/// failed.
+pub async fn what_the_provider_takes_meanwhile_is_not_called_failed(harness: &mut dyn StoreHarness) {
+    let services = services(harness);
+    let (integrator_id, withdrawal) = lost(&services).await;
+    let charge = services.paid_charge(integrator_id, 10_000).await;
+    services.provider.answers_next(Answer::LostRequest);
+    let refund =
+        services.refunds.create(refund_command(&charge, 3_000)).await.expect("a refund").into_inner();
+    let balances = services.balances(integrator_id).await;
+    for of in [withdrawal.resource(), refund.resource()] {
+        let log = services.stores.domain.audit_log.clone();
+        let (provider, transactions) = (services.provider.clone(), services.transactions.clone());
+        let mut ports = services.ports.clone();
+        ports.stores.audit_log = Arc::new(TakenMeanwhile { log, provider, transactions, of });
+        let decisions = DecisionService::new(ports);
+        let failed = |who: &str| Decision {
+            id: of.id,
+            verdict: Verdict::Failed,
+            reason: "not in the statement".into(),
+            operator: operator(who),
+            seen: Seen::NotLooked,
+        };
+        assert!(matches!(decisions.decide(&failed("ana")).await, Ok(Decided::Proposed(..))));
+        let refused = decisions.decide(&failed("rui")).await;
+        assert!(
+            matches!(refused, Err(ServiceError::InvalidState(why)) if why.contains("has changed")),
+            "{refused:?}"
+        );
+        let refused = decide(&services, of.id, Verdict::Failed, "rui").await;
+        assert!(matches!(refused, Err(ServiceError::InvalidState(why)) if why.contains("provider has it")));
+    }
+    assert_eq!(services.withdrawal(&withdrawal).await.state, OutgoingState::Accepted);
+    assert_eq!(services.balances(integrator_id).await, balances);
 }
 
 /// A refund is decided as a withdrawal is, with its charge.

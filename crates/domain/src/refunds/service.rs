@@ -6,7 +6,7 @@ use super::{NewRefund, Refund, state};
 use crate::charges::service::ChargeService;
 use crate::charges::{Charge, Failure};
 use crate::credentials::IntegratorStatus;
-use crate::decisions::Verdict;
+use crate::decisions::{Sending, Verdict};
 use crate::error::{ApplyError, ServiceError, StoreError, UniqueKey};
 use crate::evidence::{Evidence, EvidenceKind, Proof, Seen};
 use crate::fees::Operation;
@@ -518,21 +518,25 @@ impl RefundService {
         Ok(refund)
     }
 
-    /// Carries out what operators have decided about the sending of `submitted_at`. `detail` says who and why.
+    /// Carries out what operators have decided about a sending. `detail` says who and why.
     pub(crate) async fn decide(
         &self,
         integrator_id: IntegratorId,
         id: RefundId,
         verdict: Verdict,
-        submitted_at: Timestamp,
+        of: Sending,
         detail: &str,
     ) -> Result<Refund, ServiceError> {
         let (proof, failure) = decided(verdict);
         let seen = Seen::new(EvidenceKind::Decision, proof, detail);
         self.advance(integrator_id, id, Some(seen), |refund: Refund, charge, now| match &failure {
             // Meanwhile sent again: nothing was decided about that.
-            _ if refund.submitted_at != submitted_at => Step::Refused("it was sent again meanwhile"),
+            _ if refund.submitted_at != of.submitted_at => Step::Refused("it was sent again meanwhile"),
             None => refund.decide_completed(charge, now),
+            // As for a withdrawal.
+            Some(_) if refund.version != of.version => {
+                Step::Refused("it has changed since the provider was asked: decide again")
+            }
             Some(failure) => refund.fail(charge, failure.clone(), now),
         })
         .await

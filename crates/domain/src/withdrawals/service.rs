@@ -15,7 +15,7 @@ use super::{
 };
 use crate::charges::Failure;
 use crate::credentials::IntegratorStatus;
-use crate::decisions::Verdict;
+use crate::decisions::{Sending, Verdict};
 use crate::error::{ApplyError, ServiceError, StoreError, UniqueKey};
 use crate::evidence::{Evidence, EvidenceKind, Proof, Seen};
 use crate::fees::Operation;
@@ -720,22 +720,26 @@ impl WithdrawalService {
         self.advance(of, Some(seen), decide).await
     }
 
-    /// Carries out what operators have decided about the sending of `submitted_at`. `detail` says who and why.
+    /// Carries out what operators have decided about a sending. `detail` says who and why.
     pub(crate) async fn decide(
         &self,
         integrator_id: IntegratorId,
         id: WithdrawalId,
         verdict: Verdict,
-        submitted_at: Timestamp,
+        of: Sending,
         detail: &str,
     ) -> Result<Withdrawal, ServiceError> {
         let (proof, failure) = decided(verdict);
         let seen = Seen::new(EvidenceKind::Decision, proof, detail);
-        let of = Known::Named(integrator_id, id);
-        self.advance(of, Some(seen), |withdrawal: Withdrawal, now| match &failure {
+        let known = Known::Named(integrator_id, id);
+        self.advance(known, Some(seen), |withdrawal: Withdrawal, now| match &failure {
             // Meanwhile sent again: nothing was decided about that.
-            _ if withdrawal.submitted_at != submitted_at => Step::Refused("it was sent again meanwhile"),
+            _ if withdrawal.submitted_at != of.submitted_at => Step::Refused("it was sent again meanwhile"),
             None => withdrawal.decide_completed(now),
+            // The provider may have said that it has it, which was asked before.
+            Some(_) if withdrawal.version != of.version => {
+                Step::Refused("it has changed since the provider was asked: decide again")
+            }
             Some(failure) => withdrawal.fail(failure.clone(), now),
         })
         .await
