@@ -246,6 +246,7 @@ pub fn provider_config(
         callback_base: Some(format!("{public_url}/callbacks/{callback_secret}")),
         not_found_is_proof_after: config.not_found_proof,
         tls: settings.tls.clone(),
+        clock: Some(Arc::new(SystemClock)),
         traceparent: pix_traces::traceparent,
         tracestate: pix_traces::tracestate,
         ..timed(
@@ -330,9 +331,15 @@ pub async fn idle_ports(config: &Config, store: &Store, gate: Arc<Gate>) -> anyh
         let url = format!("http://{}", config.simulator_listen);
         ProviderSettings { url, client_id, client_secret: client_secret.into(), tls: ClientTls::default() }
     });
-    // No callback can come of it; but an answer may tell the address of an earlier one, which is hidden.
-    let keys = secrets(config)?;
-    let provider = provider_config(config, &settings, &config.public_url, &keys.callback_secret);
+    // No callback can come of it; but an answer may tell the address of an earlier one, which is hidden. No keys are made: the
+    // lost ones may still have to be put back.
+    let file = config.database.beside(KEY_FILE_ENDING);
+    let callback_secret = match &config.callback_secret {
+        Some(secret) => secret.clone(),
+        None if file.exists() => KeyFile::open_or_make(&file)?.callback_secret,
+        None => KeyFile::fresh()?.callback_secret,
+    };
+    let provider = provider_config(config, &settings, &config.public_url, &callback_secret);
     Ok(ports(config, store, provider, gate).await?.0)
 }
 

@@ -10,6 +10,7 @@ mod read;
 mod wire;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -17,6 +18,7 @@ use pix_domain::provider::{
     ChargeOrder, ChargeReport, Inquiry, OutgoingReport, PaymentOrder, ProviderBody, ProviderError, Reference,
     RefundOrder, Removal, SettlementProvider, Ticket,
 };
+use pix_domain::time::{Clock, Timestamp};
 use reqwest::{Client, Url};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
@@ -54,6 +56,7 @@ pub struct ClassicV2Provider {
     tokens: Tokens,
     bulkhead: Bulkhead,
     not_found_is_proof_after: Option<Duration>,
+    clock: Option<Arc<dyn Clock>>,
     traceparent: fn() -> Option<String>,
     tracestate: fn() -> Option<String>,
 }
@@ -101,6 +104,7 @@ impl ClassicV2Provider {
             tokens,
             bulkhead,
             not_found_is_proof_after: config.not_found_is_proof_after,
+            clock: config.clock,
             traceparent: config.traceparent,
             tracestate: config.tracestate,
         })
@@ -118,13 +122,25 @@ impl ClassicV2Provider {
         reference: Reference,
         body: &(impl Serialize + Sync),
     ) -> Result<Option<String>, ProviderError> {
-        self.call_until(Instant::now() + self.send_within, operation, reference, body).await
+        self.call_until(self.deadline(), operation, reference, body).await
+    }
+
+    /// Until when an operation that begins now may send something.
+    fn deadline(&self) -> Deadline {
+        let by_wall = self.clock.as_ref().map(|clock| clock.now().plus(self.send_within));
+        Deadline { at: Instant::now() + self.send_within, by_wall }
+    }
+
+    fn is_over(&self, deadline: Deadline) -> bool {
+        let by_wall =
+            self.clock.as_ref().zip(deadline.by_wall).is_some_and(|(clock, until)| clock.now() >= until);
+        by_wall || Instant::now() >= deadline.at
     }
 
     /// The same, for what has begun before: nothing is sent after `deadline`.
     async fn call_until(
         &self,
-        deadline: Instant,
+        deadline: Deadline,
         operation: Operation,
         reference: Reference,
         body: &(impl Serialize + Sync),
@@ -154,7 +170,7 @@ impl ClassicV2Provider {
         operation: Operation,
         token: &Token,
         body: String,
-        deadline: Instant,
+        deadline: Deadline,
     ) -> Result<Answer, Fault> {
         let path = match operation {
             Operation::CreateCharge => CHARGE_PATH,
@@ -170,7 +186,7 @@ impl ClassicV2Provider {
                 request = request.header("tracestate", tracestate);
             }
         }
-        if Instant::now() >= deadline {
+        if self.is_over(deadline) {
             return Err(Fault::NotWritten(TOO_LATE.to_owned()));
         }
         post(request, body).await
@@ -255,7 +271,7 @@ impl ClassicV2Provider {
         inquiry: &'a Inquiry,
     ) -> Result<Option<(String, Expected<'a>)>, ProviderError> {
         let expected = Expected::answer_to(inquiry);
-        let deadline = Instant::now() + self.send_within;
+        let deadline = self.deadline();
         let by_id = wire::ConsultBody::of(inquiry);
         let found = self.call_until(deadline, operation, inquiry.reference, &by_id).await?;
         if found.is_some() || inquiry.provider_id.is_none() {
@@ -279,6 +295,13 @@ impl ClassicV2Provider {
         let report = read::outgoing(&text, &expected, direction);
         report.map(Some).map_err(|why| self.indeterminate(operation, inquiry.reference, why))
     }
+}
+
+/// Until when something may be sent, by either clock.
+#[derive(Debug, Clone, Copy)]
+struct Deadline {
+    at: Instant,
+    by_wall: Option<Timestamp>,
 }
 
 /// The URL of a path at the provider.
@@ -345,6 +368,8 @@ impl SettlementProvider for ClassicV2Provider {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+
     use pix_simulator::{Simulator, SimulatorConfig};
     use serde_json::json;
 
@@ -368,6 +393,31 @@ mod tests {
         assert_eq!(provider.call(Operation::ConsultPayment, reference, &question).await, Ok(None));
         provider.call(Operation::SendPayment, reference, &body).await.unwrap();
         assert!(provider.call(Operation::ConsultPayment, reference, &question).await.unwrap().is_some());
+    }
+
+    /// A clock of which an hour is over whenever it is looked at: the machine is suspended in between.
+    #[derive(Default)]
+    struct Suspended(AtomicI64);
+
+    impl Clock for Suspended {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_micros(self.0.fetch_add(3_600_000_000, Ordering::Relaxed))
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_machine_that_was_suspended_before_it_sent_sends_nothing() {
+        let simulator = Simulator::start(SimulatorConfig::default()).await.unwrap();
+        let mut config = ClassicV2Config::new(simulator.base_url(), "simulator", "simulator-secret".into());
+        config.clock = Some(Arc::new(Suspended::default()));
+        let mut provider = ClassicV2Provider::new(config).unwrap();
+        let reference = Reference(Uuid::from_u128(1));
+        let body = json!({"amount": 1, "external_id": reference.to_string(), "creditParty": {"key": "a"}});
+        let late = provider.call(Operation::SendPayment, reference, &body).await;
+        assert_eq!(late, Err(provider.unavailable("too late to send")));
+        provider.clock = None;
+        let question = json!({"external_id": reference.to_string()});
+        assert_eq!(provider.call(Operation::ConsultPayment, reference, &question).await, Ok(None));
     }
 
     #[test]

@@ -4,9 +4,11 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 use pix_domain::text::PostbackUrl;
+use pix_domain::time::Clock;
 use reqwest::Url;
 use secrecy::{ExposeSecret, SecretString};
 use thiserror::Error;
@@ -78,6 +80,10 @@ pub struct ClassicV2Config {
     /// `external_id`, and that it finds one from the moment it has taken the request: then all that is left to wait
     /// for is a request that is still under way, and it must be at least [`ClassicV2Config::longest_operation`].
     pub not_found_is_proof_after: Option<Duration>,
+    /// The clock on the wall. Nothing is sent when, by it or by the process's own, too much time is over since an operation began:
+    /// the process's stands still while its machine is suspended, and other nodes go on. Without one, which is the default, its own
+    /// alone says.
+    pub clock: Option<Arc<dyn Clock>>,
     /// What the header `traceparent` (W3C Trace Context) says of a call that is made now; none by default.
     pub traceparent: fn() -> Option<String>,
     /// What `tracestate` says beside it; none by default.
@@ -137,6 +143,7 @@ impl ClassicV2Config {
             max_charges: MAX_CHARGES,
             max_consults: MAX_CONSULTS,
             not_found_is_proof_after: None,
+            clock: None,
             traceparent: || None,
             tracestate: || None,
         }

@@ -135,9 +135,9 @@ fn what_went_back_is_told() {
     assert_eq!(with("REFUNDED", r#","refundedAmount":18.5"#), Ok(cents(1_850)));
     assert_eq!(with("REFUNDED", r#","refundedAmount":15.5"#), Ok(cents(1_550)));
     assert_eq!(with("REFUNDED", r#","refundedAmount":1.55E1"#), Ok(cents(1_550)));
-    for (status, amount) in
-        [("REFUNDED", "0"), ("PAID", "18.51"), ("PAID", "-1"), ("PAID", "1.86e1"), ("PAID", "{}")]
-    {
+    // More than was paid: the domain takes what was credited, and tells operators.
+    assert_eq!(with("PAID", r#","refundedAmount":18.51"#), Ok(cents(1_851)));
+    for (status, amount) in [("REFUNDED", "0"), ("PAID", "-1"), ("PAID", "1.8615e1"), ("PAID", "{}")] {
         assert!(with(status, &format!(r#","refundedAmount":{amount}"#)).is_err(), "{status} {amount}");
     }
 }
@@ -178,16 +178,29 @@ fn a_payment_of_a_charge_that_is_not_paid_contradicts_it() {
         assert_eq!(with("PAID", &format!(r#","status":"{word}""#)), Ok((1, false)), "{word}");
     }
     assert_eq!(with("PAID", r#","status":null"#), Ok((1, false)));
-    for word in [
-        r#""PENDING""#,
-        r#""PROCESSING""#,
-        r#""FAILED""#,
-        r#""paid""#,
-        r#""?""#,
-        "1",
-        r#""PAID","status":"PAID""#,
-    ] {
+    for word in ["PENDING", "PROCESSING", "FAILED", "REJECTED", "CANCELED"] {
+        assert!(with("PAID", &format!(r#","status":"{word}""#)).is_err(), "{word}: paid by nothing");
+        assert_eq!(with("EXPIRED", &format!(r#","status":"{word}""#)), Ok((0, false)), "{word}");
+    }
+    for word in [r#""paid""#, r#""?""#, "1", r#""PAID","status":"PAID""#] {
         assert!(with("PAID", &format!(r#","status":{word}"#)).is_err(), "{word}");
+    }
+}
+
+#[test]
+fn a_payment_that_is_not_settled_hides_no_other() {
+    for word in ["PENDING", "FAILED"] {
+        let json = format!(
+            r#"{{"transactionId":"t1","external_id":"R","status":"PAID","amount":15.5,"payments":[
+            {{"endToEndId":"E99999999202610070742abcdefghijk","amount":3,"status":"{word}"}},
+            {{"endToEndId":"{E2E}","amount":15.5,"paidAt":"2026-10-07T07:41:05Z","status":"PAID"}}]}}"#
+        );
+        let payments = read_charge(&json).unwrap().payments;
+        assert_eq!(
+            payments.iter().map(|payment| payment.amount.cents()).collect::<Vec<_>>(),
+            [cents(1_550)],
+            "{word}"
+        );
     }
 }
 
@@ -255,10 +268,11 @@ fn status_words_of_what_goes_out() {
     let expected = Progress::Failed { code: "account_closed".into(), message: "closed".into() };
     assert_eq!(failed, Ok(expected));
     assert_eq!(payment_with(r#","status":"RETURNED""#), Ok(Progress::Returned(cents(1_550))));
-    assert_eq!(
-        payment_with(r#","status":"RETURNED","returnedAmount":"15.50""#),
-        Ok(Progress::Returned(cents(1_550)))
-    );
+    // The last one is more than was sent, which the domain judges.
+    for (returned, told) in [(1_550, "15.50"), (1_551, "15.51")] {
+        let fields = format!(r#","status":"RETURNED","returnedAmount":"{told}""#);
+        assert_eq!(payment_with(&fields), Ok(Progress::Returned(cents(returned))));
+    }
 }
 
 #[test]
@@ -270,7 +284,6 @@ fn what_has_no_meaning_is_not_known() {
         r#","status":"REFUNDED""#,
         r#","status":1"#,
         r#","status":"RETURNED","returnedAmount":0"#,
-        r#","status":"RETURNED","returnedAmount":15.51"#,
         r#","status":"PENDING","returnedAmount":1"#,
         r#","status":"FAILED","returnedAmount":1"#,
         r#","status":"PAID","returnedAmount":-1"#,
@@ -329,6 +342,17 @@ fn a_refund_is_known_by_its_own_id_and_by_its_charge() {
     };
     assert!(made("c1").is_ok());
     assert!(made("c2").is_err());
+}
+
+#[test]
+fn an_answer_to_a_request_that_names_nobody_is_not_known() {
+    let amount = Amount::from_cents(1_550).unwrap();
+    let read = |name: &str| {
+        let json = format!(r#"{{"transactionId":"t1"{name},"status":"PAID","amount":15.5}}"#);
+        outgoing(&text(&json), &Expected::made(reference(), amount, None), Direction::Payment).map(drop)
+    };
+    assert_eq!(read(r#","external_id":"R""#), Ok(()));
+    assert_eq!(read(""), Err("the answer names no external_id"));
 }
 
 #[test]
