@@ -234,6 +234,10 @@ impl<'a> Form<'a> {
             problems.add(&self.path(name), INVALID_TYPE, "must be an array of strings");
             return Vec::new();
         };
+        // A list that lost what was in it must not stand for everything.
+        if texts.is_empty() {
+            problems.add(&self.path(name), Invalid::INVALID_FORMAT, "must not be empty");
+        }
         let parsed = texts.iter().map(|text| parse(text)).collect();
         self.parsed(name, parsed, problems).unwrap_or_default()
     }
@@ -426,7 +430,7 @@ mod tests {
             (texts.len(), problems.0.len())
         };
         assert_eq!(texts("null"), (0, 0));
-        assert_eq!(texts("[]"), (0, 0));
+        assert_eq!(texts("[]"), (0, 1), "it may have lost what was in it");
         assert_eq!(texts(r#"["a","b"]"#), (2, 0));
         for json in [r#"["a","",""]"#, "[1]", r#"["a",null]"#, r#""a""#, "{}", "1", r#"["\ud800"]"#] {
             assert_eq!(texts(json), (0, 1), "{json}");

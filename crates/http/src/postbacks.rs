@@ -58,10 +58,7 @@ pub(crate) fn fields(listed: &ListedEvent) -> Option<Object> {
     }
     let amount = |whole| if about_a_movement { event.moved } else { whole };
     let mut flat = match &then {
-        Record::Charge(charge) => {
-            let amount = amount(charge.amount.cents());
-            of_charge(charge, transaction_type, amount).money("amount_paid", charge.amount_paid())
-        }
+        Record::Charge(charge) => of_charge(charge, transaction_type, amount(charge.amount.cents())),
         Record::Withdrawal(withdrawal) => {
             of_withdrawal(withdrawal, transaction_type, amount(withdrawal.amount.cents()))
         }

@@ -55,6 +55,8 @@ pub(crate) fn of_charge(charge: &Charge, transaction_type: &'static str, amount:
         .maybe("dateApproval", approved(credited.map(|credited| credited.paid_at)).as_deref())
         .object("creditParty", named.text("email", email))
         .object("debitParty", credited.map(|credited| party(&credited.paid_by)).unwrap_or_default())
+        // Which may be less than what it asks for, or more.
+        .money("amount_paid", charge.amount_paid())
 }
 
 /// A withdrawal.

@@ -263,11 +263,12 @@ async fn a_consulted_charge_is_wrapped_and_flat() {
         "amount": 10, "external_id": "o-1", "payer": {"name": "Ana", "document": "52998224725", "email": "a@b.co"}
     });
     let id = simple(&gateway.post(&tenant, QRCODE, &body).await.expect(200));
-    let fields = |status: &str, approved: Value, debit: Value| {
+    let fields = |status: &str, approved: Value, debit: Value, paid: u32| {
         json!({
             "transactionType": "RECEIVEPIX", "transactionId": format!("fake-{id}"), "external_id": "o-1", "amount": 10,
             "paymentType": "PIX", "status": status, "dateApproval": approved,
-            "creditParty": {"name": "Ana", "taxId": "52998224725", "email": "a@b.co"}, "debitParty": debit
+            "creditParty": {"name": "Ana", "taxId": "52998224725", "email": "a@b.co"}, "debitParty": debit,
+            "amount_paid": paid
         })
     };
     let wrapped = |fields: Value| {
@@ -277,11 +278,11 @@ async fn a_consulted_charge_is_wrapped_and_flat() {
         flat
     };
     let answer = gateway.post(&tenant, CONSULT, &json!({"pix_id": id})).await.expect(200);
-    assert_eq!(answer.json(), wrapped(fields("PENDING", Value::Null, json!({}))));
+    assert_eq!(answer.json(), wrapped(fields("PENDING", Value::Null, json!({}), 0)));
 
     let charge = gateway.pay(&tenant, &id, 1000).await;
     let payer = json!({"name": "Ana Souza", "taxId": "52998224725"});
-    let told = wrapped(fields("PAID", json!("2026-01-15 09:00:00"), payer));
+    let told = wrapped(fields("PAID", json!("2026-01-15 09:00:00"), payer, 10));
     let end_to_end_id = charge.credited.unwrap().first.to_text();
     for body in [
         json!({"pix_Id": format!("fake-{id}")}),
@@ -289,6 +290,22 @@ async fn a_consulted_charge_is_wrapped_and_flat() {
         json!({"pix_id": end_to_end_id}),
     ] {
         assert_eq!(gateway.post(&tenant, CONSULT, &body).await.expect(200).json(), told, "{body}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_consult_says_what_was_paid_beside_what_was_asked_for() {
+    let gateway = Gateway::start().await;
+    let tenant = gateway.tenant(0).await;
+    let id = simple(&gateway.post(&tenant, QRCODE, &json!({"amount": 50})).await.expect(200));
+    gateway.pay(&tenant, &id, 1).await;
+    gateway.provider.fake.questions_fail(Some(ProviderError::Unavailable("away".into())));
+    let told = gateway.post(&tenant, CONSULT, &json!({"pix_id": id})).await.expect(200).json();
+    for part in [&told, &told["requestBody"]] {
+        assert_eq!(
+            (&part["status"], &part["amount"], &part["amount_paid"]),
+            (&json!("PAID"), &json!(50), &json!(0.01))
+        );
     }
 }
 

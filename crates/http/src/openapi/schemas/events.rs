@@ -131,7 +131,8 @@ pub(in crate::openapi) struct ReplayRequest {
     since: Option<Time>,
     /// Events before that time; later than `since`.
     until: Option<Time>,
-    /// Events of these types; all, when it is empty.
+    /// Events of these types; all, when it is left out.
+    #[schema(min_items = 1)]
     types: Option<Vec<EventType>>,
     /// `dead`: what was given up. `all`: what was taken too. What waits is left alone.
     status: Option<ReplayStatus>,

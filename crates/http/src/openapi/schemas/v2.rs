@@ -240,6 +240,9 @@ pub(in crate::openapi) struct V2Transaction {
     dateApproval: Option<LocalTime>,
     creditParty: V2Party,
     debitParty: V2Party,
+    /// Of a charge: the sum of what was paid, which may be less than its `amount`, or more.
+    #[schema(required = false)]
+    amount_paid: Money,
 }
 
 /// What is asked about.
