@@ -304,6 +304,14 @@ async fn a_restore_that_ends_early_is_served_by_nobody(database: Database) {
     let client = Client::new(&gateway, &integrator).await.unwrap();
     client.fund(&gateway, "10").await.unwrap();
     let backup = gateway.folder().join("a.backup");
+    if database == Database::Postgres {
+        // What ends a restore between putting the backup in place and shutting the way out.
+        asked(
+            &gateway,
+            "CREATE FUNCTION nothing_more() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'ends here'; END$$; \
+             CREATE TRIGGER nothing_more BEFORE INSERT ON audit_log EXECUTE FUNCTION nothing_more()",
+        );
+    }
     // What somebody's shell says of another database is nothing to us.
     let mut command = gateway.command(&["backup", backup.to_str().unwrap()]);
     let elsewhere = [("PGHOST", "nowhere.invalid"), ("PGDATABASE", "other"), ("PGSERVICE", "none")];
@@ -315,7 +323,7 @@ async fn a_restore_that_ends_early_is_served_by_nobody(database: Database) {
     let restore = ["restore", backup.to_str().unwrap(), "--operator", "ana"];
     let (ok, said) = says(&gateway, &restore);
     assert!(
-        !ok && (said.contains("must name an empty database") || said.contains("there is a database")),
+        !ok && (said.contains("must name an empty database") || said.contains("is serving this database")),
         "{said}"
     );
     assert_eq!(client.balance().await.unwrap(), "10.00");
@@ -341,12 +349,20 @@ async fn a_restore_that_ends_early_is_served_by_nobody(database: Database) {
         assert!(!ok && said.contains("large objects"), "{said}");
     }
 
-    // Nobody says who restores: it ends when the backup is in place, before the way out is shut.
+    // Nobody says who restores: nothing is put in place.
     let (ok, said) = says(&gateway, &["restore", backup.to_str().unwrap()]);
     assert!(!ok && said.contains("operator"), "{said}");
     if database == Database::Postgres {
+        assert_eq!(asked(&gateway, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"), "0");
+        let (ok, said) = says(&gateway, &restore);
+        assert!(!ok && said.contains("ends here"), "{said}");
         let together = "SELECT (SELECT xmin FROM facts WHERE name = 'copy') = (SELECT xmin FROM integrators)";
         assert_eq!(asked(&gateway, together), "t", "put in place, and said to be a copy, in one transaction");
+        asked(&gateway, "DROP TRIGGER nothing_more ON audit_log");
+    } else {
+        let place = gateway.folder().join("pix.db");
+        assert!(!place.exists());
+        std::fs::copy(&backup, place).unwrap();
     }
     let (ok, said) = says(&gateway, &["serve"]);
     assert!(!ok && said.contains("this database is a backup made at"), "{said}");
@@ -355,6 +371,38 @@ async fn a_restore_that_ends_early_is_served_by_nobody(database: Database) {
     gateway.run(&["serve"]).unwrap();
     let client = Client::new(&gateway, &integrator).await.unwrap();
     assert_eq!(client.balance().await.unwrap(), "10.00");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_restored_beside_what_is_left_of_a_lost_file() {
+    let mut gateway = Gateway::start(Database::Sqlite, &[("PIX_OPERATOR", "ana")]).unwrap();
+    gateway.integrator("loja").unwrap();
+    let backup = gateway.folder().join("a.backup");
+    let restore = ["restore", backup.to_str().unwrap()];
+    assert!(says(&gateway, &["backup", backup.to_str().unwrap()]).0);
+    gateway.integrator("mercado").unwrap();
+    gateway.kill().unwrap();
+    // Its newest commits are in the log, which would be played into the backup.
+    let (place, log) = (gateway.folder().join("pix.db"), gateway.folder().join("pix.db-wal"));
+    std::fs::remove_file(&place).unwrap();
+    let left = std::fs::read(&log).unwrap();
+    let (ok, said) = says(&gateway, &restore);
+    assert!(!ok && said.contains("pix.db-wal") && said.contains("keep it"), "{said}");
+    assert!(!place.exists() && std::fs::read(&log).unwrap() == left, "what is left is as it was");
+
+    gateway.lose_database().unwrap();
+    for ending in ["keys", "postback-key"] {
+        std::fs::rename(gateway.folder().join(format!("pix.db.{ending}")), gateway.folder().join(ending))
+            .unwrap();
+    }
+    let (ok, said) = says(&gateway, &restore);
+    assert!(
+        ok && said.contains("pix.db.keys and no") && said.contains("pix.db.postback-key is here"),
+        "{said}"
+    );
+    assert!(!gateway.folder().join("pix.db.postback-key").exists(), "no other is made in its place");
+    let listed = gateway.cli_json(&["integrator", "list", "--json"]).unwrap().to_string();
+    assert!(listed.contains("loja") && !listed.contains("mercado"), "{listed}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

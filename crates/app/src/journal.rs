@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use pix_domain::audit_log::{Action, AuditLog, Operator};
 
 use crate::config::{Config, OPERATOR_NAME};
@@ -35,10 +35,7 @@ impl Journal {
 
     /// The same, when an act must bear a name.
     pub fn of_somebody(store: &Store, config: &Config) -> anyhow::Result<Self> {
-        match user(config) {
-            Some(name) => Self::of(store, &name),
-            None => bail!("say who you are: --operator NAME, or PIX_OPERATOR"),
-        }
+        Self::of(store, &somebody(config)?)
     }
 
     /// Writes an act down.
@@ -51,6 +48,11 @@ impl Journal {
     pub const fn operator(&self) -> &Operator {
         &self.operator
     }
+}
+
+/// The name that an act must bear.
+pub fn somebody(config: &Config) -> anyhow::Result<String> {
+    user(config).context("say who you are: --operator NAME, or PIX_OPERATOR")
 }
 
 fn user(config: &Config) -> Option<String> {

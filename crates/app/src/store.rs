@@ -291,7 +291,9 @@ impl Store {
     /// lets that be done.
     pub async fn open_alone(config: &Config) -> anyhow::Result<Self> {
         match &config.database {
-            Database::Sqlite { path, .. } if path.exists() => open_sqlite(path, config.migrate_on_start),
+            Database::Sqlite { path, .. } if must_be_there(path)? => {
+                open_sqlite(path, config.migrate_on_start)
+            }
             _ => Self::open_existing(config).await,
         }
     }
@@ -300,7 +302,7 @@ impl Store {
     /// which an audit would find clean, nor change the schema under a server that runs.
     pub async fn open_existing(config: &Config) -> anyhow::Result<Self> {
         match &config.database {
-            Database::Sqlite { path, .. } if path.exists() => open_sqlite(path, false),
+            Database::Sqlite { path, .. } if must_be_there(path)? => open_sqlite(path, false),
             Database::Sqlite { path, .. } => bail!(
                 "there is no database at {}: check DATABASE_URL, or run this in the folder where the gateway runs",
                 path.display()
@@ -311,6 +313,18 @@ impl Store {
             }
         }
     }
+}
+
+/// Whether a file is there; `None` when this user may not even look.
+pub fn is_there(path: &Path) -> Option<bool> {
+    path.try_exists().ok()
+}
+
+/// The same, where it is to be opened.
+fn must_be_there(path: &Path) -> anyhow::Result<bool> {
+    path.try_exists().with_context(|| {
+        format!("{} can't be looked at: run this as the user that runs the gateway", path.display())
+    })
 }
 
 fn open_sqlite(path: &Path, migrate: bool) -> anyhow::Result<Store> {

@@ -136,9 +136,12 @@ async fn what_is_not_a_database_is_refused_and_left_alone() {
     let (_folder, path) = place();
     let mut broken = b"SQLite format 3\0".to_vec();
     broken.extend([0x55; 4096]);
-    for content in [b"a letter to my mother".to_vec(), b"SQL".to_vec(), broken] {
+    let (other, damaged) = (OpenError::NotADatabase(path.clone()), OpenError::Damaged(path.clone()));
+    for (content, error) in
+        [(b"a letter to my mother".to_vec(), &other), (b"SQL".to_vec(), &other), (broken, &damaged)]
+    {
         fs::write(&path, &content).unwrap();
-        assert_eq!(refused(&path, MIGRATING), OpenError::NotADatabase(path.clone()));
+        assert_eq!(refused(&path, MIGRATING), *error);
         assert_eq!(fs::read(&path).unwrap(), content);
     }
 }

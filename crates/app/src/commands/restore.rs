@@ -9,6 +9,7 @@
 //!
 //! A dump of PostgreSQL can't say that it is a copy: that is written in the transaction that puts it in place.
 
+use std::iter;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -29,7 +30,7 @@ use crate::cli;
 use crate::clocks;
 use crate::config::{Config, Database};
 use crate::gateway;
-use crate::journal::Journal;
+use crate::journal::{self, Journal};
 use crate::restored::{COPY_FACT, Gate, Restored, copied_at};
 use crate::store::{self, Store};
 use crate::system::SystemClock;
@@ -51,6 +52,7 @@ pub async fn run(config: &Config, arguments: cli::Restore) -> anyhow::Result<Exi
                 Some(_) => reason(&arguments)?,
                 None => "restored from a backup",
             };
+            journal::somebody(config)?;
             put_in_place(config, file).await?;
             mark(config, why, arguments.verify, arguments.json).await
         }
@@ -72,20 +74,30 @@ async fn put_in_place(config: &Config, file: &Path) -> anyhow::Result<()> {
     }
     match &config.database {
         Database::Sqlite { path, .. } => {
-            if path.exists() {
+            store::make_default_folder(config)?;
+            let _lock = gateway::lock(&config.database.beside(gateway::LOCK_ENDING))?;
+            // What is left of a lost file would be played into the one that is put there.
+            let beside = ["-wal", "-shm", "-journal"].map(|ending| config.database.beside(ending));
+            let left: Vec<_> =
+                iter::once(path).chain(&beside).filter(|left| store::is_there(left) != Some(false)).collect();
+            if !left.is_empty() {
+                let left: Vec<_> = left.into_iter().map(|left| left.display().to_string()).collect();
                 bail!(
-                    "there is a database at {} already: move it away, with what begins with its name and -wal, or set another DATABASE_URL",
-                    path.display()
+                    "a database is here already, or what is left of one ({}): move all of it to a folder of its own and keep it (leave what ends in {} and {}), or set another DATABASE_URL",
+                    left.join(" "),
+                    gateway::KEY_FILE_ENDING,
+                    gateway::POSTBACK_KEY_ENDING
                 );
             }
             // Before anything looks into it, and so brings it up to what is beside it.
             let written = written_at(file)?;
-            let wrong = SqliteStore::check_integrity(file)?;
+            let unreadable = || format!("the backup {} can't be read: take another one", file.display());
+            let wrong = SqliteStore::check_integrity(file).with_context(unreadable)?;
             if !wrong.is_empty() {
-                bail!("the backup {} is damaged: {}", file.display(), wrong.join("; "));
+                bail!("the backup {} is damaged, take another one: {}", file.display(), wrong.join("; "));
             }
-            store::make_default_folder(config)?;
-            let _lock = gateway::lock(&config.database.beside(gateway::LOCK_ENDING))?;
+            // One of a newer version is refused before it is copied.
+            SqliteStore::pending_migrations(file).with_context(unreadable)?;
             // Of a backup that says when it was made, this keeps it; of any other copy of the file, that it is one, and when
             // it was last written to.
             let value = written.micros().to_string();
@@ -136,9 +148,11 @@ async fn mark(config: &Config, why: &str, verify: bool, json: bool) -> anyhow::R
     store.facts.keep_fact(COPY_FACT, String::new()).await?;
     let differences = if verify { audit::audit(&store, None).await?.differences } else { Vec::new() };
     let made = copied_at.map(rfc3339);
+    let missing = missing_keys(config);
     let shown = json!({
         "epoch": epoch, "backup_made_at": made, "in_doubt": doubt.in_doubt, "accepted": doubt.accepted,
         "references_known": knows_handles,
+        "keys_missing": missing,
         "differences": differences.iter().map(|difference| &difference.what).collect::<Vec<_>>(),
     });
     let code = answer(json, &shown, || {
@@ -152,6 +166,12 @@ async fn mark(config: &Config, why: &str, verify: bool, json: bool) -> anyhow::R
                 "{text}\nWARNING the backup is older than the first start of a version that binds references to handles: what was sent since under a handle is NOT known again when it is asked for. Compare the provider's statement by hand before you open"
             );
         }
+        if !missing.is_empty() {
+            text = format!(
+                "{text}\nWARNING no {} is here: put the lost gateway's there before `serve` makes another. Without the first, tokens end and callbacks to the old address are lost; without the second, no secret of postbacks can be read",
+                missing.join(" and no ")
+            );
+        }
         if verify && differences.is_empty() {
             text = format!("{text}\naudit: clean");
         }
@@ -161,6 +181,24 @@ async fn mark(config: &Config, why: &str, verify: bool, json: bool) -> anyhow::R
         text
     });
     Ok(if differences.is_empty() { code } else { ExitCode::FAILURE })
+}
+
+/// The files beside the database that hold what isn't configured, and that aren't there.
+fn missing_keys(config: &Config) -> Vec<String> {
+    if config.database.is_shared() {
+        return Vec::new();
+    }
+    let of_tokens = config.token_keys.is_none() || config.callback_secret.is_none();
+    let files = [
+        (of_tokens, gateway::KEY_FILE_ENDING),
+        (config.postbacks.keys.is_none(), gateway::POSTBACK_KEY_ENDING),
+    ];
+    let needed =
+        files.into_iter().filter(|(needed, _)| *needed).map(|(_, ending)| config.database.beside(ending));
+    needed
+        .filter(|file| store::is_there(file) == Some(false))
+        .map(|file| file.display().to_string())
+        .collect()
 }
 
 async fn doubt_all(config: &Config, store: &Store, epoch: u64) -> anyhow::Result<Doubt> {

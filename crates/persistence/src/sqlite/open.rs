@@ -49,8 +49,16 @@ pub enum OpenError {
     #[error("{} is read-only: let the user that runs this program write it and its folder", .0.display())]
     ReadOnly(PathBuf),
     /// The file holds something else.
-    #[error("{} is not an SQLite database: move it away, or set another path for the database", .0.display())]
+    #[error(
+        "{} is not an SQLite database, or its beginning is damaged: keep it in another place and restore a backup, or set another \
+         path for the database", .0.display()
+    )]
     NotADatabase(PathBuf),
+    /// The file is a database that can't be read any more.
+    #[error(
+        "{} is damaged: keep it, with what is beside it, in another place, and restore a backup", .0.display()
+    )]
+    Damaged(PathBuf),
     /// The database is another program's.
     #[error("{} is the database of another program: set another path for the database", .0.display())]
     Foreign(PathBuf),
@@ -88,7 +96,7 @@ pub enum OpenError {
 
 fn failed(path: &Path, reason: &str) -> OpenError {
     match reason {
-        _ if is_corrupt(reason) => OpenError::NotADatabase(path.to_owned()),
+        _ if is_corrupt(reason) => OpenError::Damaged(path.to_owned()),
         _ if reason.contains("readonly database") => OpenError::ReadOnly(path.to_owned()),
         _ => OpenError::Failed { path: path.to_owned(), reason: reason.to_owned() },
     }

@@ -16,7 +16,7 @@ use crate::gateway;
 use crate::meters::lag;
 use crate::proving;
 use crate::restored::{Restored, copied_at};
-use crate::store::Store;
+use crate::store::{self, Store};
 use crate::system::SystemClock;
 
 /// The fact that is written to see that it is kept.
@@ -56,7 +56,7 @@ impl Step {
 /// Everything about the store.
 pub async fn look(config: &Config) -> Vec<Check> {
     if let Database::Sqlite { path, .. } = &config.database
-        && !path.exists()
+        && store::is_there(path) == Some(false)
         && config.migrate_on_start
     {
         let none = format!("there is no database at {} yet; `serve` makes it", path.display());

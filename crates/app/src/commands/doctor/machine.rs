@@ -9,6 +9,7 @@ use rustix::process::{Resource, getrlimit};
 use super::Check;
 use crate::config::{Config, Database};
 use crate::gateway::{self, KEY_FILE_ENDING, POSTBACK_KEY_ENDING};
+use crate::store;
 
 /// Less room than this is short…
 const LITTLE_BYTES: u64 = 1024 * 1024 * 1024;
@@ -63,8 +64,12 @@ pub fn files(config: &Config) -> Check {
     let Database::Sqlite { path, .. } = &config.database else {
         return Check::skipped(NAME, "the database is no file");
     };
-    if !path.exists() {
-        return Check::skipped(NAME, format!("there is no database at {} yet", path.display()));
+    match store::is_there(path) {
+        Some(true) => {}
+        Some(false) => {
+            return Check::skipped(NAME, format!("there is no database at {} yet", path.display()));
+        }
+        None => return Check::skipped(NAME, format!("{} can't be looked at by this user", path.display())),
     }
     let beside = ["-wal", "-shm"].map(|ending| config.database.beside(ending));
     let open: Vec<String> = std::iter::once(path)
