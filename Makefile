@@ -127,9 +127,9 @@ lint: tools $(CARGO_DENY) ## Format, clippy, documentation and what is depended 
 fmt: tools ## Format the code
 	$(CARGO) fmt --all
 
-bench: tools bench-cala ## Measure everything against its references (about an hour), and write docs/BENCHMARKS.md
+bench: tools bench-cala ## Measure everything against its references (about an hour and a half), and write docs/BENCHMARKS.md
 	$(CARGO) build --release --package pix-bench --package pix-gateway
-	target/release/pix-bench --document docs/BENCHMARKS.md
+	target/release/pix-bench --long --document docs/BENCHMARKS.md
 
 bench-quick: tools ## The two-minute form of it
 	$(CARGO) build --release --package pix-bench

@@ -1,10 +1,15 @@
 //! Whether a command costs the same when there is much: more rows, more integrators.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use pix_domain::ports::Stores;
 
 use crate::Bench;
 use crate::lab::{Applying, Lab, stores};
-use crate::measure::drive;
+use crate::measure::{Client, Turn, drive};
 use crate::ops::{AT_MICROS, Dialect, FRESH, Op, Seed, World};
 use crate::proc::memory_mib;
 use crate::program::Gateway;
@@ -17,8 +22,12 @@ const SIZES: [u32; 3] = [1_000, 100_000, 10_000_000];
 const INTEGRATORS: u32 = 10;
 /// Integrators, with rows as in the middle size.
 const OWNERS: [u32; 3] = [1, 10, 10_000];
-/// Rows that the measurement uses up, besides.
+/// Rows that a command uses up: they come right before it.
 const WORK: u32 = 60_000;
+/// In this order, so that what uses rows up comes last.
+const ORDER: [Op; 7] = [Op::Consult, Op::List, Op::Create, Op::Reserve, Op::Settle, Op::Release, Op::Refund];
+/// How far the next record that is read is from the last one: all of them, in no order (Knuth's multiplicative hash).
+const STRIDE: u32 = 2_654_435_761;
 /// Where the paid charges begin, that refunds use.
 const PAID: u32 = 0x2000_0000;
 /// Where the rows of bulk begin: nothing is done to them.
@@ -44,9 +53,6 @@ fn fill(bench: &Bench, lab: &Lab, world: World, rows: u32) -> anyhow::Result<Str
     )?;
     server.psql(&name, &dropped)?;
     server.psql(&name, &world.fill_integrators(Dialect::Postgres))?;
-    server.psql(&name, &world.fill(Dialect::Postgres, Seed::Pending, 0, WORK))?;
-    server.psql(&name, &world.fill(Dialect::Postgres, Seed::Submitting, 0, WORK))?;
-    server.psql(&name, &world.fill(Dialect::Postgres, Seed::Paid, PAID, PAID + WORK))?;
     let mut from = 0;
     while from < rows {
         let to = rows.min(from.saturating_add(STEP));
@@ -95,15 +101,33 @@ fn history(world: World, from: u32, to: u32) -> String {
 struct Filled {
     name: String,
     world: World,
+    rows: u32,
+}
+
+/// A client that reads any of the rows of bulk.
+#[derive(Clone)]
+struct Reader {
+    stores: Stores,
+    world: World,
+    op: Op,
+    rows: u32,
+    next: Arc<AtomicU32>,
+}
+
+impl Client for Reader {
+    async fn turn(&mut self) -> anyhow::Result<Turn> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed).wrapping_mul(STRIDE);
+        self.world.run(&self.stores, self.op, BULK + number % self.rows.max(1)).await.map(Turn::from)
+    }
 }
 
 impl Filled {
     fn new(bench: &Bench, wallets: u32, rows: u32) -> anyhow::Result<Self> {
         let world = World { wallets };
-        Ok(Self { name: fill(bench, bench.lab()?, world, rows)?, world })
+        Ok(Self { name: fill(bench, bench.lab()?, world, rows)?, world, rows })
     }
 
-    /// The rate of a command; each attempt uses up rows of its own, those of the first are there.
+    /// The rate of a command; each attempt uses up rows of its own.
     fn rate(&self, bench: &Bench, op: Op, attempt: u32) -> anyhow::Result<f64> {
         let server = bench.lab()?.server();
         let base = match (op.needs(), op) {
@@ -112,13 +136,19 @@ impl Filled {
             _ => 0,
         };
         let first = base + attempt * WORK;
-        if attempt > 0 && op.writes() {
+        if op.writes() && op.needs() != Seed::Nothing {
             server.psql(&self.name, &self.world.fill(Dialect::Postgres, op.needs(), first, first + WORK))?;
+            server.psql(&self.name, "VACUUM charges")?;
+            server.psql(&self.name, "VACUUM withdrawals")?;
         }
         let stores = bench.runtime.block_on(stores(&server.url(&self.name), Applying::Grouped))?;
-        let clients = if !op.writes() {
-            StoreClient::several(CLIENTS, &stores, self.world, op, WORK)
-        } else if op.needs() == Seed::Nothing {
+        if !op.writes() {
+            let next = Arc::new(AtomicU32::new(0));
+            let reader = Reader { stores, world: self.world, op, rows: self.rows, next };
+            let readers = (0..CLIENTS).map(|_| reader.clone()).collect();
+            return Ok(bench.runtime.block_on(drive(readers, bench.plan, || (), || ()))?.per_second());
+        }
+        let clients = if op.needs() == Seed::Nothing {
             StoreClient::from(CLIENTS, &stores, self.world, op, base + attempt * APART, u32::MAX)
         } else {
             StoreClient::from(CLIENTS, &stores, self.world, op, first, first + WORK)
@@ -128,7 +158,11 @@ impl Filled {
 
     /// The rate of each command, in the order of [`Op::ALL`].
     fn rates(&self, bench: &Bench) -> anyhow::Result<Vec<f64>> {
-        Op::ALL.into_iter().map(|op| self.rate(bench, op, 0)).collect()
+        let mut rates = BTreeMap::new();
+        for op in ORDER {
+            rates.insert(op.name(), self.rate(bench, op, 0)?);
+        }
+        Ok(Op::ALL.into_iter().filter_map(|op| rates.get(op.name()).copied()).collect())
     }
 
     fn forget(self, bench: &Bench) -> anyhow::Result<()> {
@@ -177,8 +211,9 @@ fn keep_first(
 pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
     let about = format!(
         "Each command from {CLIENTS} clients, grouped, with so many rows in `charges`, `withdrawals`, `postings` and `events` \
-         each (and {WORK} more that the measurement uses up), over {INTEGRATORS} integrators. The reference is the \
-         smallest; flat within 1.5 times."
+         each, over {INTEGRATORS} integrators. Reads come first and read any of them; what a command uses up ({WORK} rows) comes \
+         right before it, so that the tables of the later ones hold that much more. The reference is the smallest; flat within 1.5 \
+         times."
     );
     bench.report.section("Growth", &about);
     let (mut base, mut attempts) = (None, 0);

@@ -3,14 +3,16 @@
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 
 use crate::Bench;
 use crate::load::{Connection, Next, request};
-use crate::measure::{Measured, drive};
+use crate::measure::{Measured, Plan, drive};
 use crate::ops::{Op, PAID_CENTS, Seed, World, charge_id, end_to_end};
 use crate::proc::{cpu_seconds, family_cpu_seconds};
 use crate::report::Row;
@@ -21,6 +23,10 @@ use crate::store::check_books;
 const CONNECTIONS: u32 = 32;
 const FLOOR_RATE: f64 = 20.0;
 const FLOOR_P99: f64 = 10.0;
+/// Settlements while instructions are counted: the second less the first is what is told.
+const COUNTED: [u32; 2] = [1_000, 4_000];
+/// How long that may take.
+const LONGEST_COUNT: Duration = Duration::from_mins(5);
 
 /// What a run over HTTP cost and brought.
 #[derive(Clone)]
@@ -80,11 +86,11 @@ pub struct Served {
 impl Served {
     /// Starts this program with these arguments, which has its first line be the port that it listens on.
     pub fn start(arguments: &[&str]) -> anyhow::Result<Self> {
-        let mut child = Command::new(std::env::current_exe()?)
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()?;
+        Self::spawn(Command::new(std::env::current_exe()?).args(arguments))
+    }
+
+    fn spawn(command: &mut Command) -> anyhow::Result<Self> {
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
         let output = child.stdout.take().context("the server has no output")?;
         BufReader::new(output).read_line(&mut line)?;
@@ -93,7 +99,7 @@ impl Served {
             return Ok(Self { child, address });
         }
         drop(child.kill());
-        anyhow::bail!("the server {arguments:?} does not start")
+        anyhow::bail!("the server does not start: {command:?}")
     }
 }
 
@@ -172,6 +178,59 @@ fn compare(bench: &mut Bench, world: World, connections: u32) -> anyhow::Result<
     Ok(())
 }
 
+/// How many instructions the server takes for `requests` settlements from [`CONNECTIONS`], its start included. valgrind counts
+/// them, under which it is some fifty times slower, so that groups are as large as they can be.
+fn instructions(bench: &Bench, handler: Handler, requests: u32) -> anyhow::Result<f64> {
+    let lab = bench.lab()?;
+    let world = World { wallets: 1 };
+    let database = lab.fresh(&bench.runtime, world, Seed::Pending, bench.rows)?;
+    let folder = tempfile::tempdir()?;
+    let said = folder.path().join("said");
+    let mut command = Command::new("valgrind");
+    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+    command.arg(format!("--log-file={}", said.display())).arg(std::env::current_exe()?);
+    command.args(["serve", handler.name(), "--database", &database.url(), "--wallets", "1"]);
+    let mut served = Served::spawn(&mut command)?;
+    let next = payments(world, requests);
+    bench.runtime.block_on(async {
+        let connections = Connection::several(CONNECTIONS, served.address, &next).await?;
+        let plan = Plan { warm: Duration::ZERO, time: LONGEST_COUNT };
+        let done = drive(connections, plan, || (), || ()).await?.done;
+        ensure!(
+            done == u64::from(requests),
+            "{done} of {requests} were settled while instructions were counted"
+        );
+        anyhow::Ok(())
+    })?;
+    Command::new("kill").args(["-TERM", &served.child.id().to_string()]).status()?;
+    served.child.wait()?;
+    let said = std::fs::read_to_string(said)?;
+    let collected = said.lines().rev().find_map(|line| line.split_once("Collected : ")?.1.split(' ').next());
+    f64::from_str(collected.context("callgrind says nothing")?).context("callgrind says something else")
+}
+
+/// The instructions of one settlement, by what more of them take.
+fn count(bench: &mut Bench) -> anyhow::Result<()> {
+    if Command::new("valgrind").arg("--version").stdout(Stdio::null()).status().is_err() {
+        bench.report.say("Instructions were not counted: there is no valgrind (`apt-get install valgrind`).");
+        return Ok(());
+    }
+    let [few, many] = COUNTED;
+    let handlers = [
+        (Handler::Constant, "constant answer"),
+        (Handler::Plain, "plain handler"),
+        (Handler::Grouped, "settle"),
+        (Handler::Applied, "settle, the charge at hand"),
+    ];
+    for (handler, what) in handlers {
+        let more = instructions(bench, handler, many)? - instructions(bench, handler, few)?;
+        let name =
+            format!("http: instructions of the server each, {what}, 1 wallet, {CONNECTIONS} connections");
+        bench.report.row(Row::figure(name, more / f64::from(many - few), "").note("counted by callgrind"));
+    }
+    Ok(())
+}
+
 /// The whole part.
 pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
     bench.report.section(
@@ -188,6 +247,9 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
         for connections in counts {
             compare(bench, World { wallets }, *connections)?;
         }
+    }
+    if !bench.quick {
+        count(bench)?;
     }
     bench.lab()?.forget()
 }

@@ -248,7 +248,8 @@ fn measure_all(cli: &Cli) -> anyhow::Result<ExitCode> {
         "Run: `{}`; each figure is one measurement of {seconds} s after a warm-up of {warm} s; what compares with the \
          database, HTTP, SQLite or fewer rows and isn't above {NEAR} times its floor is measured {TRIES} times with its \
          reference, {MOST_TRIES} times where those lie on both sides of the floor, and the middle ratio counts",
-        if cli.quick { "make bench-quick" } else { "make bench" }
+        std::env::args().enumerate().map(|(index, word)| if index == 0 { "pix-bench".to_owned() } else { word })
+            .collect::<Vec<_>>().join(" ")
     ));
     let parts: Vec<Part> = match (cli.only.is_empty(), cli.quick) {
         (false, _) => cli.only.clone(),

@@ -1,4 +1,7 @@
 //! Doing something again and again from many clients, for a fixed time after a warm-up, and what came of it.
+//!
+//! Counted is what *ends* in that time, so that a slow side isn't charged for what it had begun when the time was over. Each
+//! client waits for its answer before it goes on: a rate and the time each takes say the same thing twice.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -82,45 +85,39 @@ struct Tally {
     done: u64,
     refused: u64,
     micros: Histogram<u64>,
-    /// When the last counted one ended.
-    last: Option<Instant>,
 }
 
 impl Tally {
     fn new() -> anyhow::Result<Self> {
-        Ok(Self { done: 0, refused: 0, micros: Histogram::new_with_max(MAX_MICROS, 3)?, last: None })
+        Ok(Self { done: 0, refused: 0, micros: Histogram::new_with_max(MAX_MICROS, 3)? })
     }
 
-    /// Counts a turn; whether there is another one.
+    /// Counts a turn that ended in this phase; whether there is another one.
     fn count(&mut self, phase: u8, turn: Turn, began: Instant) -> bool {
         if phase == COUNT {
             match turn {
                 Turn::Done => {
-                    let now = Instant::now();
-                    let micros = u64::try_from(now.duration_since(began).as_micros()).unwrap_or(MAX_MICROS);
+                    let micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(MAX_MICROS);
                     self.done += 1;
                     self.micros.saturating_record(micros);
-                    self.last = Some(now);
                 }
                 Turn::Refused => self.refused += 1,
                 Turn::Dry => {}
             }
         }
-        turn != Turn::Dry
+        turn != Turn::Dry && phase != STOP
     }
 }
 
-fn sum(began: Instant, tallies: Vec<anyhow::Result<Tally>>) -> anyhow::Result<Measured> {
+fn sum(took: Duration, tallies: Vec<anyhow::Result<Tally>>) -> anyhow::Result<Measured> {
     let mut all = Tally::new()?;
     for tally in tallies {
         let tally = tally?;
         all.done += tally.done;
         all.refused += tally.refused;
         all.micros.add(&tally.micros)?;
-        all.last = all.last.max(tally.last);
     }
-    let seconds = all.last.map_or(0.0, |last| last.duration_since(began).as_secs_f64());
-    Ok(Measured { done: all.done, refused: all.refused, seconds, micros: all.micros })
+    Ok(Measured { done: all.done, refused: all.refused, seconds: took.as_secs_f64(), micros: all.micros })
 }
 
 /// Lets the clients go at it. `counting` is called when the warm-up is over, `counted` when the time is.
@@ -137,9 +134,9 @@ pub async fn drive<C: Client>(
         tasks.push(tokio::spawn(async move {
             let mut tally = Tally::new()?;
             loop {
-                let now = phase.load(Ordering::Relaxed);
                 let began = Instant::now();
-                if now == STOP || !tally.count(now, client.turn().await?, began) {
+                let turn = client.turn().await?;
+                if !tally.count(phase.load(Ordering::Relaxed), turn, began) {
                     return Ok(tally);
                 }
             }
@@ -155,12 +152,13 @@ pub async fn drive<C: Client>(
         tokio::time::sleep((until - Instant::now()).min(Duration::from_millis(20))).await;
     }
     phase.store(STOP, Ordering::Relaxed);
+    let took = began.elapsed();
     counted();
     let mut tallies = Vec::with_capacity(tasks.len());
     for task in tasks {
         tallies.push(task.await.context("a client panicked")?);
     }
-    sum(began, tallies)
+    sum(took, tallies)
 }
 
 /// The same, a thread a client.
@@ -173,9 +171,9 @@ pub fn drive_threads<C: BlockingClient>(clients: Vec<C>, plan: Plan) -> anyhow::
             threads.push(scope.spawn(move || {
                 let mut tally = Tally::new()?;
                 loop {
-                    let now = phase.load(Ordering::Relaxed);
                     let began = Instant::now();
-                    if now == STOP || !tally.count(now, client.turn()?, began) {
+                    let turn = client.turn()?;
+                    if !tally.count(phase.load(Ordering::Relaxed), turn, began) {
                         return Ok(tally);
                     }
                 }
@@ -186,9 +184,10 @@ pub fn drive_threads<C: BlockingClient>(clients: Vec<C>, plan: Plan) -> anyhow::
         phase.store(COUNT, Ordering::Relaxed);
         thread::sleep(plan.time);
         phase.store(STOP, Ordering::Relaxed);
+        let took = began.elapsed();
         let tallies = threads
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|_panic| Err(anyhow::anyhow!("a client panicked"))));
-        sum(began, tallies.collect())
+        sum(took, tallies.collect())
     })
 }

@@ -56,8 +56,7 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
          changes the charge, keeps the receipt and writes the event. Both in process, without HTTP.",
     );
     if !bench.cala.is_file() {
-        bench.report.say("Not measured in this run: its program is not built (`make bench-cala`).");
-        return Ok(());
+        anyhow::bail!("its program {} is not built: make bench-cala", bench.cala.display());
     }
     for (wallets, whose) in [(1, "1 wallet"), (1000, "1,000 wallets")] {
         let world = World { wallets };

@@ -7,8 +7,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::Write as _;
-use std::process::Command;
+use std::io::{BufRead, BufReader, Read, Write as _};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail, ensure};
 use tokio::runtime::Runtime;
@@ -38,9 +38,11 @@ pub struct Slots {
 /// What `pgbench` says.
 #[derive(Debug, Clone, Copy)]
 pub struct Rate {
-    /// Transactions a second, connecting not counted.
+    /// Transactions a second, connecting and warming up not counted.
     pub per_second: f64,
-    /// How many were done in all.
+    /// For how many seconds.
+    pub seconds: f64,
+    /// How many were done in all, before and afterwards too.
     pub done: u64,
 }
 
@@ -240,34 +242,23 @@ fn type_of(column: &str) -> &'static str {
 }
 
 impl Script {
-    /// Runs it, warm-up and all, on a fresh database: its rate, and how many were done with the warm-up.
+    /// Runs it on a fresh database, for a whole number of seconds, the first ones of which are its warm-up: the same connections
+    /// go on, as ours do. `counting` is called when that is over, `counted` when the time is.
     pub fn run(
         &self,
         database: &Database<'_>,
         clients: u32,
         slots: Slots,
         plan: Plan,
-    ) -> anyhow::Result<(Rate, u64)> {
+        counting: impl FnOnce(),
+        counted: impl FnOnce(),
+    ) -> anyhow::Result<Rate> {
         for (name, value) in &self.settings {
             let value = value.replace('\'', "''");
             database.psql(&format!("ALTER DATABASE {} SET {name} = '{value}'", database.name()))?;
         }
         let seconds = |span: std::time::Duration| span.as_secs_f64().ceil().max(1.0);
-        let warm = self.once(database, clients, slots, 0, seconds(plan.warm))?;
-        // The clients don't keep step: the fastest may be ahead.
-        let ahead = warm.done / u64::from(clients.max(1)) * 3 / 2 + 10;
-        let rate = self.once(database, clients, slots, ahead, seconds(plan.time))?;
-        Ok((rate, warm.done + rate.done))
-    }
-
-    fn once(
-        &self,
-        database: &Database<'_>,
-        clients: u32,
-        slots: Slots,
-        n: u64,
-        seconds: f64,
-    ) -> anyhow::Result<Rate> {
+        let (warm, time) = (seconds(plan.warm), seconds(plan.time));
         let mut file = tempfile::NamedTempFile::new()?;
         file.write_all(self.text.as_bytes())?;
         let mut command = Command::new(pg_program("pgbench")?);
@@ -277,13 +268,16 @@ impl Script {
             "prepared",
             "-j",
             "2",
+            "-P",
+            "1",
             "-c",
             &clients.to_string(),
             "-T",
-            &seconds.to_string(),
+            // What it does in its last second it may not say.
+            &(warm + time + 1.0).to_string(),
         ]);
         let Slots { base, wrap } = slots;
-        let numbers = [("n", n), ("clients", clients.into()), ("base", base.into()), ("wrap", wrap.into())];
+        let numbers = [("n", 0), ("clients", clients), ("base", base), ("wrap", wrap)];
         for (name, number) in numbers {
             command.args(["-D", &format!("{name}={number}")]);
         }
@@ -291,21 +285,75 @@ impl Script {
             command.args(["-D", &format!("{name}={value}")]);
         }
         command.arg("-f").arg(file.path()).arg(database.url());
-        let output = command.output().context("pgbench can't be started")?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "pgbench failed: {errors}\n{}", self.text);
-        let after = |start: &str| {
-            let line = said.lines().find_map(|line| line.strip_prefix(start));
-            line.and_then(|rest| rest.split([' ', '/']).next()).map(str::to_owned)
-        };
-        let (Some(rate), Some(done)) =
-            (after("tps = "), after("number of transactions actually processed: "))
-        else {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().context("pgbench can't be started")?;
+        let mut window = Window { warm, until: warm + time, ..Window::default() };
+        let (mut counting, mut counted) = (Some(counting), Some(counted));
+        let mut errors = String::new();
+        for line in BufReader::new(child.stderr.take().context("pgbench has no errors")?).lines() {
+            let line = line?;
+            let Some(progress) = progress(&line) else {
+                errors.push_str(&line);
+                errors.push('\n');
+                continue;
+            };
+            window.add(progress);
+            if window.has_begun
+                && let Some(counting) = counting.take()
+            {
+                counting();
+            }
+            if window.is_over
+                && let Some(counted) = counted.take()
+            {
+                counted();
+            }
+        }
+        let mut said = String::new();
+        child.stdout.take().context("pgbench has no output")?.read_to_string(&mut said)?;
+        ensure!(child.wait()?.success(), "pgbench failed: {errors}\n{}", self.text);
+        let done =
+            said.lines().find_map(|line| line.strip_prefix("number of transactions actually processed: "));
+        let done = done.and_then(|rest| rest.split([' ', '/']).next());
+        let (Some(done), true) = (done, window.is_over) else {
             bail!("pgbench said something else: {said}{errors}");
         };
-        Ok(Rate { per_second: rate.parse()?, done: done.parse()? })
+        Ok(Rate { per_second: window.done / window.seconds, seconds: window.seconds, done: done.parse()? })
     }
+}
+
+/// The seconds of a run that count.
+#[derive(Debug, Default)]
+struct Window {
+    warm: f64,
+    until: f64,
+    /// When the last line was said.
+    at: f64,
+    has_begun: bool,
+    is_over: bool,
+    done: f64,
+    seconds: f64,
+}
+
+impl Window {
+    /// Adds what was done since the line before.
+    fn add(&mut self, (at, per_second): (f64, f64)) {
+        let span = at - self.at;
+        self.at = at;
+        if self.has_begun && !self.is_over {
+            self.done += per_second * span;
+            self.seconds += span;
+        }
+        // A line comes a little after its second.
+        self.has_begun |= at >= self.warm;
+        self.is_over |= at >= self.until;
+    }
+}
+
+/// `progress: 1.0 s, 6543.2 tps, …` as the time and the rate since the line before.
+fn progress(line: &str) -> Option<(f64, f64)> {
+    let (at, rest) = line.strip_prefix("progress: ")?.split_once(" s, ")?;
+    Some((at.parse().ok()?, rest.split_once(" tps")?.0.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -317,6 +365,23 @@ mod tests {
         let values = parameters("$1 = '1', $2 = NULL, $3 = 'it''s = so', $4 = '{a,b}'");
         let expected = [Some("1"), None, Some("it's = so"), Some("{a,b}")];
         assert_eq!(values, expected.map(|value| value.map(str::to_owned)));
+    }
+
+    #[test]
+    fn what_pgbench_does_in_its_warm_up_and_at_its_end_is_not_counted() {
+        let mut window = Window { warm: 1.0, until: 3.0, ..Window::default() };
+        for line in ["starting", "progress: 1.0 s, 10.0 tps, lat 1", "progress: 2.0 s, 100.0 tps, lat 1"] {
+            if let Some(progress) = progress(line) {
+                window.add(progress);
+            }
+        }
+        assert!(window.has_begun && !window.is_over);
+        for line in ["progress: 3.0 s, 200.0 tps, lat 1", "progress: 4.0 s, 999.0 tps, lat 1"] {
+            if let Some(progress) = progress(line) {
+                window.add(progress);
+            }
+        }
+        assert!(window.is_over && (window.done - 300.0).abs() < 1e-6 && (window.seconds - 2.0).abs() < 1e-6);
     }
 
     #[test]

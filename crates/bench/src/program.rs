@@ -16,12 +16,18 @@ use serde_json::Value;
 use crate::Bench;
 use crate::http::OverHttp;
 use crate::load::{Connection, Next, request};
+use crate::measure::{Plan, drive};
 use crate::report::Row;
 
 /// Connections of the load.
 pub const CONNECTIONS: u32 = 32;
 /// Charges made and paid beforehand, to be settled.
 const MOST_PAYMENTS: u64 = 40_000;
+/// Payments that callbacks tell of, and how long crediting all of them may take.
+const CALLED_BACK: u64 = 5_000;
+const CREDIT_LIMIT: Duration = Duration::from_mins(2);
+/// What each charge is of.
+const CHARGED_REAIS: u64 = 100;
 /// The most requests that a token may make in a minute.
 const NO_LIMIT: &str = "10000000";
 /// How long a start may take.
@@ -371,22 +377,53 @@ async fn measure(
     let asked = "/api/v1/transactions/consult";
     let settle = each_of(asked.into(), headers.clone(), "uuid", ids.clone(), false);
     step(bench, gateway, &what("settlements"), &settle, postmaster).await?;
-    let callbacks = format!("/callbacks/{}", gateway.callback_secret);
-    let tell = each_of(callbacks, String::new(), "external_id", ids.clone(), false);
-    step(bench, gateway, &what("callbacks taken"), &tell, postmaster).await?;
-    let consult = each_of(asked.into(), headers.clone(), "uuid", ids, true);
+    let consult = each_of(asked.into(), headers.clone(), "uuid", ids.clone(), true);
     step(bench, gateway, &what("consults"), &consult, postmaster).await?;
     step(bench, gateway, &what("withdrawals"), &withdrawal_requests(&headers), postmaster).await?;
     let twins = what("withdrawals of one amount to one payee");
     step(bench, gateway, &twins, &twin_requests(&headers), postmaster).await?;
+    // What these lead to goes on after their answers, so nothing else comes after them.
+    let rate = credited(gateway).await?;
+    let note = format!(
+        "{CALLED_BACK} of them, from the first callback until the last one's money is in the balance"
+    );
+    bench.report.row(
+        Row::figure(format!("gateway: {}", what("payments credited by callbacks")), rate, "/s").note(note),
+    );
+    let callbacks = format!("/callbacks/{}", gateway.callback_secret);
+    let tell = each_of(callbacks, String::new(), "external_id", ids, false);
+    step(bench, gateway, &what("callbacks taken"), &tell, postmaster).await?;
     Ok(())
+}
+
+/// How many payments a second are credited of which nothing but callbacks tells, on an integrator of their own.
+async fn credited(gateway: &Gateway) -> anyhow::Result<f64> {
+    let headers = gateway.integrator().await?;
+    let balance = request("POST", "/v2/balance", &headers, "");
+    let available = async || text(&ask(gateway.address, &balance).await?, "/message/balance");
+    let ids = paid_charges(gateway, &headers, CALLED_BACK).await?;
+    ensure!(available().await? == "0.00", "something was credited before anybody called back");
+    let callbacks = format!("/callbacks/{}", gateway.callback_secret);
+    let tell = each_of(callbacks, String::new(), "external_id", ids, false);
+    let connections = Connection::several(CONNECTIONS, gateway.address, &tell).await?;
+    let began = Instant::now();
+    let plan = Plan { warm: Duration::ZERO, time: CREDIT_LIMIT };
+    let told = drive(connections, plan, || (), || ()).await?.done;
+    ensure!(told == CALLED_BACK, "{told} callbacks were taken only");
+    let all = format!("{}.00", CALLED_BACK * CHARGED_REAIS);
+    while available().await? != all {
+        ensure!(began.elapsed() < CREDIT_LIMIT, "not all was credited: {}", available().await?);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    Ok(CALLED_BACK as f64 / began.elapsed().as_secs_f64())
 }
 
 /// The whole part.
 pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
     bench.report.section(
         "The program itself",
-        "`pix-gateway serve` as it is released, one integrator, with the simulated provider in a process of its own on the \
+        "`pix-gateway serve` with its defaults, but for limits that would be met (`PIX_CALLBACKS_PER_SECOND=100000`, \
+         `PIX_RATE_API_PER_MINUTE=10000000`), one integrator, with the simulated provider in a process of its own on the \
          same machine. Making a charge, a withdrawal, a consult and a settlement each ask the provider over HTTP before \
          they are answered. A settlement is the first consult of a charge that was paid; a callback is stored and answered \
          at once, and what it leads to comes afterwards.",

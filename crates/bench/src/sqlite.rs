@@ -29,8 +29,8 @@ use lite::{charges, events, postings, receipts, wallets};
 
 /// Clients at once where a floor holds.
 const CLIENTS: u32 = 32;
-/// Sizes of the plain pool; the better one is the reference.
-const POOLS: [usize; 2] = [8, 32];
+/// Sizes of the plain pool; the best one is the reference.
+const POOLS: [usize; 3] = [1, 8, 32];
 const FLOOR_RATE: f64 = 3.0;
 /// What 32 writers may wait, in milliseconds.
 const P99_MILLIS: f64 = 25.0;
@@ -283,7 +283,7 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
     bench.report.section(
         "The embedded store",
         "`SqliteStore`, durable, in one process, one wallet. The reference is a plain pool: a thread a client, a \
-         `BEGIN IMMEDIATE` transaction a command, the usual busy timeout of five seconds, the better of two sizes.",
+         `BEGIN IMMEDIATE` transaction a command, the usual busy timeout of five seconds, the best of three sizes.",
     );
     let template = Template::new(World { wallets: 1 }, bench.rows)?;
     let counts: &[u32] = if bench.quick { &[CLIENTS] } else { &[1, 8, CLIENTS] };

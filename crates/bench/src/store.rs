@@ -132,10 +132,12 @@ fn limit(bench: &Bench, world: World, op: Op, clients: u32) -> anyhow::Result<(f
     let script = pgbench::script(lab, &bench.runtime, world, op)?;
     let database = lab.fresh(&bench.runtime, world, op.needs(), bench.rows)?;
     let postmaster = lab.postmaster()?;
-    let before = family_cpu_seconds(postmaster);
-    let (rate, done) = script.run(&database, clients, slots(op, bench.rows), bench.plan)?;
-    let cpu = (family_cpu_seconds(postmaster) - before) * 1e6 / done.max(1) as f64;
-    check_events(&database, op, done, "pgbench")?;
+    let (mut begin, mut end) = (0.0, 0.0);
+    let counting = || begin = family_cpu_seconds(postmaster);
+    let counted = || end = family_cpu_seconds(postmaster);
+    let rate = script.run(&database, clients, slots(op, bench.rows), bench.plan, counting, counted)?;
+    let cpu = (end - begin) * 1e6 / (rate.per_second * rate.seconds).max(1.0);
+    check_events(&database, op, rate.done, "pgbench")?;
     if op.writes() {
         check_books(&database)?;
     }
