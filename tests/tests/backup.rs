@@ -332,6 +332,9 @@ async fn a_restore_that_ends_early_is_served_by_nobody(database: Database) {
     std::fs::write(&damaged, &whole[..whole.len() / 2]).unwrap();
     gateway.kill().unwrap();
     gateway.lose_database().unwrap();
+    let nothing = gateway.folder().join("nothing.backup");
+    let (ok, said) = says(&gateway, &["backup", nothing.to_str().unwrap()]);
+    assert!(!ok && !nothing.exists(), "a backup of nothing: {said}");
     let (ok, said) = says(&gateway, &["restore", damaged.to_str().unwrap(), "--operator", "ana"]);
     assert!(
         !ok && (said.contains("can't be put in place (nothing was changed)") || said.contains("malformed")),

@@ -50,6 +50,8 @@ async fn a_key_is_rotated_while_both_secrets_work() {
     gateway.cli_json(&["key", "revoke", id, "--json"]).unwrap();
     assert_eq!(after.get("/api/v1/charges").await.unwrap().0, 401);
     assert!(refused(&gateway, &["key", "rotate", id]).contains("is revoked"));
+    let told = refused(&gateway, &["key", "revoke", &old.secret]);
+    assert!(told.contains("public_id") && !told.contains(&old.secret), "{told}");
 
     let log = gateway.cli_json(&["audit-log", "list", "--json"]).unwrap();
     let acts: Vec<_> = log.as_array().unwrap().iter().map(|entry| text(&entry["action"])).collect();

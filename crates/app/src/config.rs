@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::Read as _;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
@@ -26,6 +27,9 @@ use thiserror::Error;
 
 use crate::dangers::is_loopback;
 use crate::otlp::{self, OtlpSettings};
+
+/// The largest configuration file, in bytes.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 /// One setting.
 #[derive(Debug, Clone, Copy)]
@@ -446,7 +450,7 @@ pub const SETTINGS: &[Setting] = &[
         "Who runs a command, for the audit log; default the name of the user on this machine. --operator wins over it.",
     ),
     open("PIX_SIMULATOR_LISTEN", Some("127.0.0.1:8081"), "Address and port of the simulated provider."),
-    open("PIX_LOG", Some("info,actix_server=warn"), "What is logged, such as info or pix_http=debug."),
+    open("PIX_LOG", Some("info,actix_server=warn"), "What is logged, such as info, or pix_http=debug,info."),
     open("PIX_LOG_FORMAT", Some("text"), "text or json."),
     open(
         "PIX_OTLP_ENDPOINT",
@@ -890,8 +894,15 @@ impl Source {
 
     fn read_file(&mut self, path: &Path, problems: &mut Vec<ConfigError>) -> Result<(), ConfigError> {
         let shown = path.display();
-        let text = std::fs::read_to_string(path)
+        let mut text = String::new();
+        std::fs::File::open(path)
+            .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text))
             .map_err(|error| ConfigError(format!("the configuration file {shown} can't be read: {error}")))?;
+        if u64::try_from(text.len()).unwrap_or(u64::MAX) > MAX_FILE_BYTES {
+            return Err(ConfigError(format!(
+                "the configuration file {shown} has more than {MAX_FILE_BYTES} bytes: name another file"
+            )));
+        }
         let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
             // The line itself is not shown: it may hold a secret.
             let before = error.span().and_then(|span| text.get(..span.start));
@@ -1654,6 +1665,9 @@ mod tests {
         std::fs::write(&path, "listen = \"127.0.0.1:1\"\nprovider_client_secret = hunter2\n").unwrap();
         let refused = Source::read(Some(&path), environment()).err().unwrap().to_string();
         assert!(refused.contains("not valid TOML in line 2") && !refused.contains("hunter2"), "{refused}");
+        // What has no end is not read to it.
+        let refused = Source::read(Some(Path::new("/dev/zero")), environment()).err().unwrap().to_string();
+        assert!(refused.contains("more than 1048576 bytes"), "{refused}");
     }
 
     #[test]

@@ -230,6 +230,11 @@ impl PgStore {
         open::pending(&open::target(url, connect_timeout)?).await
     }
 
+    /// Whether the database at `url` has anything of a gateway's, of whichever version.
+    pub async fn holds_books(url: &str, connect_timeout: Duration) -> Result<bool, OpenError> {
+        open::holds_books(&open::target(url, connect_timeout)?).await
+    }
+
     /// What the programs of PostgreSQL (`pg_dump`, `pg_restore`) are to find in their environment to reach the database at
     /// `url`.
     pub fn environment(url: &str) -> Result<Vec<(&'static str, String)>, OpenError> {

@@ -44,6 +44,9 @@ pub async fn run(config: &Config, file: &Path, json: bool) -> anyhow::Result<Exi
             made?;
         }
         Database::Postgres { url } => {
+            if !PgStore::holds_books(url.expose_secret(), config.postgres.connect_timeout).await? {
+                bail!("the database has no tables of a gateway: check the name in DATABASE_URL");
+            }
             // Before anything is in it: it will hold personal data and hashes of secrets.
             make_for_its_owner(file)?;
             let options =

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use pix_credentials::secrets::SECRET_PREFIX;
 use pix_domain::audit_log::Action;
 use pix_domain::credentials::{
     ApiKey, KeyChange, KeySecrets, MAX_ALLOWED_IPS, PlainSecret, Scope, Scopes, SecretHasher,
@@ -119,6 +120,11 @@ fn ranges_text(ranges: &[IpRange]) -> String {
 }
 
 async fn find(store: &Store, public_id: &str) -> anyhow::Result<ApiKey> {
+    if public_id.starts_with(SECRET_PREFIX) {
+        bail!(
+            "that is the secret of a key, which nobody should see: name the key by its public_id, which `pix-gateway key list` shows"
+        );
+    }
     store.keys.find(public_id).await?.with_context(|| {
         format!(
             "there is no key {public_id}; `pix-gateway key list --integrator UUID` shows an integrator's keys"

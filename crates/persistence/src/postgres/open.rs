@@ -376,6 +376,15 @@ pub async fn pending(target: &Target) -> Result<Vec<String>, OpenError> {
     Ok(within(config, compare(config, &mut conn)).await?.0)
 }
 
+/// Whether any migration was run on the database.
+pub async fn holds_books(target: &Target) -> Result<bool, OpenError> {
+    match pending(target).await {
+        Ok(pending) => Ok(pending.len() < embedded().len()),
+        Err(OpenError::Newer { .. }) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
 /// Brings the database up to date, in one transaction; the names of what was run.
 ///
 /// Of programs that do this at once, one does it and the others wait, as long as it takes.
