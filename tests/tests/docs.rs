@@ -309,6 +309,29 @@ fn the_portuguese_documents_have_the_same_code_blocks() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A line right below a table is another row of it, and one right above a heading may be drawn into it.
+#[test]
+fn tables_and_headings_stand_apart() -> anyhow::Result<()> {
+    let mut joined = Vec::new();
+    for (path, text) in documents()? {
+        let mut above = "";
+        for piece in pieces(&text) {
+            let (line, below) = match piece {
+                Piece::Prose { line, text } => (line, text.trim()),
+                Piece::Block { line, .. } => (line, "```"),
+            };
+            let after_table = above.starts_with('|') && !below.starts_with('|') && !below.starts_with("<!--");
+            let is_heading = below.starts_with("# ") || below.starts_with("##");
+            if !below.is_empty() && (after_table || (is_heading && !above.is_empty())) {
+                joined.push(format!("{}:{line}: a blank line is missing above it", path.display()));
+            }
+            above = below;
+        }
+    }
+    ensure!(joined.is_empty(), "{}", joined.join("\n"));
+    Ok(())
+}
+
 #[test]
 fn every_relative_link_leads_somewhere() -> anyhow::Result<()> {
     let mut broken = Vec::new();
@@ -492,6 +515,27 @@ fn every_long_name_that_is_quoted_is_in_the_sources() -> anyhow::Result<()> {
 }
 
 /// `make planted-bugs` takes minutes and is run now and then: that its list still fits is told by every run of the tests.
+/// Files of the PostgreSQL store that ask the server nothing of their own.
+const ASKS_NOTHING: [&str; 8] = ["ask", "columns", "error", "group", "pool", "sharing", "types", "written"];
+
+#[test]
+fn scaling_says_of_each_file_of_the_store_what_its_statements_touch() -> anyhow::Result<()> {
+    let table: String = read("docs/SCALING.md")?.lines().filter(|line| line.starts_with('|')).collect();
+    let mut missing = Vec::new();
+    for entry in std::fs::read_dir(repository().join("crates/persistence/src/postgres"))? {
+        let path = entry?.path();
+        let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };
+        if path.is_file()
+            && !ASKS_NOTHING.contains(&name)
+            && !table.contains(&format!("`postgres/{name}.rs`"))
+        {
+            missing.push(name.to_owned());
+        }
+    }
+    ensure!(missing.is_empty(), "docs/SCALING.md says nothing of {missing:?}");
+    Ok(())
+}
+
 #[test]
 fn every_planted_mistake_finds_its_lines_once() -> anyhow::Result<()> {
     let list = read("tests/planted/bugs.txt")?;

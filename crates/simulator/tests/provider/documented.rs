@@ -29,7 +29,12 @@ fn described(info: &ScenarioInfo) -> String {
         let default = if parameter.default.is_empty() { "none" } else { parameter.default };
         writeln!(text, "- `{}`, default `{default}`: {}.", parameter.name, parameter.meaning).unwrap();
     }
-    write!(text, "\n```sh\ncurl -sf {DOCUMENTED}/sim/scenarios -d '{}'\n```\n", info.example).unwrap();
+    write!(
+        text,
+        "\n```sh\ncurl -sS --fail-with-body {DOCUMENTED}/sim/scenarios -d '{}'\n```\n",
+        info.example
+    )
+    .unwrap();
     text
 }
 
@@ -64,7 +69,7 @@ async fn the_commands_of_the_document_run() {
     let script = blocks.iter().fold("set -euo pipefail\n".to_owned(), |script, block| {
         let block = block.replace("pix-gateway simulator", "true");
         // Each stands for itself: nothing that an earlier one attached is in its way.
-        format!("{script}curl -sf -X DELETE {}/sim/scenarios\n{block}echo\n", client.url(""))
+        format!("{script}curl -sS --fail-with-body -X DELETE {}/sim/scenarios\n{block}echo\n", client.url(""))
     });
     let run = move || {
         Command::new("bash").args(["-c", &script]).env("NO_PROXY", "*").stdin(Stdio::null()).output().unwrap()
