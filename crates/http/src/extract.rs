@@ -12,6 +12,7 @@ use actix_web::web::{self, Bytes};
 use actix_web::{FromRequest, HttpMessage, HttpRequest, HttpResponse};
 use pix_domain::credentials::Scope;
 use pix_domain::credentials::service::{AuthError, Caller};
+use pix_domain::invalid::Invalid;
 use pix_domain::text::IdempotencyKey;
 
 use crate::body;
@@ -98,9 +99,13 @@ impl Call {
             return Err(ApiError::malformed("Idempotency-Key must not be repeated"));
         }
         let parsed = IdempotencyKey::parse(&String::from_utf8_lossy(value.as_bytes()));
-        parsed
-            .map(Some)
-            .map_err(|invalid| ApiError::invalid_field("Idempotency-Key", invalid.code, invalid.message))
+        parsed.map(Some).map_err(|invalid| match invalid.code {
+            // The header itself may be left out.
+            Invalid::REQUIRED => {
+                ApiError::invalid_field("Idempotency-Key", invalid.code, "Idempotency-Key must not be empty")
+            }
+            code => ApiError::invalid_field("Idempotency-Key", code, invalid.message),
+        })
     }
 
     /// The variable part of the path, percent-decoded.

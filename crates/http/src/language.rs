@@ -378,10 +378,6 @@ const PORTUGUESE: &[(&str, &str)] = &[
     ("{} must be the uuid of a transaction", "{} deve ser o uuid de uma transação"),
     ("{} must be well-formed Unicode", "{} deve ser Unicode bem formado"),
     (
-        "{} must be known statuses, separated by commas",
-        "{} deve trazer status conhecidos, separados por vírgulas",
-    ),
-    (
         "{} must be a cursor of an earlier page of this list",
         "{} deve ser um cursor de uma página anterior desta lista",
     ),

@@ -211,7 +211,7 @@ const MEANINGS: [Meaning; 29] = [
     of(
         406,
         &["not_acceptable"],
-        ["a receipt in a form that there is none in", "um comprovante numa forma em que não existe"],
+        ["a receipt in a form that receipts don't come in", "um comprovante numa forma em que não existe"],
         ["with another `Accept`", "com outro `Accept`"],
     ),
     of(

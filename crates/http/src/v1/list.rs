@@ -189,6 +189,10 @@ pub(super) fn per_page(value: &str, problems: &mut Problems) -> u32 {
     })
 }
 
+/// Every status of v1, of whatever kind.
+const STATUSES: [&str; 9] =
+    ["creating", "pending", "processing", "paid", "completed", "expired", "canceled", "failed", "returned"];
+
 fn all_states(
     value: &str,
     states: impl Fn(&str) -> Option<&'static [&'static str]>,
@@ -197,7 +201,8 @@ fn all_states(
     let mut all = Vec::new();
     for status in value.split(',') {
         let Some(states) = states(status.trim()) else {
-            problems.add("status", Invalid::UNKNOWN_VALUE, "must be known statuses, separated by commas");
+            let known: Vec<_> = STATUSES.into_iter().filter(|known| states(known).is_some()).collect();
+            problems.add("status", Invalid::UNKNOWN_VALUE, &format!("must be one of {}", known.join(", ")));
             break;
         };
         all.extend_from_slice(states);

@@ -201,6 +201,8 @@ async fn an_idempotency_key_is_one_handle_and_another_body_is_refused() {
     body.as_object_mut().unwrap().remove("external_id");
     let first = keyed(&gateway, &tenant, WITHDRAWALS, "\"k 1\"", &body).await.expect(422);
     assert_eq!(first.json()["errors"][0]["field"], "Idempotency-Key");
+    let empty = keyed(&gateway, &tenant, WITHDRAWALS, "", &body).await.expect(422);
+    assert_eq!(empty.json()["errors"][0]["message"], "Idempotency-Key must not be empty");
     let first = keyed(&gateway, &tenant, WITHDRAWALS, "\"k1\"", &body).await.expect(201);
     assert!(first.text("external_id").starts_with("wdr-"));
     let again = keyed(&gateway, &tenant, WITHDRAWALS, "k1", &body).await.expect(200);
@@ -391,6 +393,11 @@ async fn lists_filter_by_status_name_and_time() {
         let answer = gateway.get(&tenant, &format!("{WITHDRAWALS}?{query}")).await.expect(422);
         assert_eq!(answer.code(), "validation_failed", "{query}");
     }
+    let paid = gateway.get(&tenant, &format!("{WITHDRAWALS}?status=paid")).await.expect(422);
+    assert_eq!(
+        paid.json()["errors"][0]["message"],
+        "status must be one of pending, processing, completed, canceled, failed, returned"
+    );
     let twice = gateway.get(&tenant, &format!("{WITHDRAWALS}?status=pending&status=completed")).await;
     assert_eq!(twice.expect(400).code(), "malformed_request");
 }
