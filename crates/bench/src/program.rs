@@ -23,8 +23,8 @@ use crate::report::Row;
 pub const CONNECTIONS: u32 = 32;
 /// Charges made and paid beforehand, to be settled.
 const MOST_PAYMENTS: u64 = 40_000;
-/// Payments that callbacks tell of, and how long crediting all of them may take.
-const CALLED_BACK: u64 = 5_000;
+/// Payments that callbacks tell of, no more than a node has in line, and how long crediting all of them may take.
+const CALLED_BACK: u64 = 1_000;
 const CREDIT_LIMIT: Duration = Duration::from_mins(2);
 /// What each charge is of.
 const CHARGED_REAIS: u64 = 100;
