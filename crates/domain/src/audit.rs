@@ -4,7 +4,8 @@
 //! before; the wallet's row equals the sum of its postings; the five accounts sum to zero; each record's postings are
 //! exactly those its state calls for; a charge's totals equal its receipts and its refunds. Over all integrators:
 //! what a charge gave is what its recipients have of it ([`compare`](crate::splits::service::compare),
-//! [`trace`](crate::splits::service::trace)), and no PIX is credited to two of them ([`check_across`]).
+//! [`trace`](crate::splits::service::trace)), no PIX is credited to two of them, and no two withdrawals or refunds are one
+//! payment at the provider ([`check_across`]).
 
 mod reckoning;
 
@@ -14,10 +15,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use async_trait::async_trait;
 
 use crate::charges::{Charge, Receipt};
+use crate::end_to_end::{EndToEndId, ReturnId};
 use crate::error::StoreError;
 use crate::ids::{IntegratorId, ResourceKind, ResourceRef};
 use crate::money::Cents;
-use crate::provider::ReceiptKey;
+use crate::provider::{ProviderId, ReceiptKey};
 use crate::refunds::Refund;
 use crate::splits::Split;
 use crate::wallet::{Account, Entry, Wallet};
@@ -143,10 +145,13 @@ pub fn check(integrator_id: IntegratorId, book: &Book) -> Vec<Difference> {
     audit.differences
 }
 
-/// Checks what no book shows alone: that no PIX was credited in two of them.
+/// Checks what no book shows alone: that no PIX was credited in two of them, and that no payment of the provider is two
+/// withdrawals or two refunds, of one book or of two.
 pub fn check_across<'a>(books: impl IntoIterator<Item = (IntegratorId, &'a Book)>) -> Vec<Difference> {
-    let (mut credited, mut differences) = (BTreeMap::new(), Vec::new());
+    let (mut credited, mut differences, mut outgoing) = (BTreeMap::new(), Vec::new(), Vec::new());
     for (integrator_id, book) in books {
+        outgoing.extend(book.withdrawals.iter().map(Outgoing::of_withdrawal));
+        outgoing.extend(book.refunds.iter().map(Outgoing::of_refund));
         // What a provider numbers itself, another one may too.
         let told = |receipt: &&Receipt| matches!(receipt.payment.key, ReceiptKey::EndToEnd(_));
         for receipt in book.receipts.iter().filter(told) {
@@ -166,6 +171,71 @@ pub fn check_across<'a>(books: impl IntoIterator<Item = (IntegratorId, &'a Book)
                 // Of one book `check` tells.
                 Slot::Occupied(_) => {}
             }
+        }
+    }
+    differences.extend(sent_as_one(outgoing));
+    differences
+}
+
+/// What names a withdrawal or a refund outside of this gateway.
+#[derive(Debug, Clone, Copy)]
+struct Outgoing<'a> {
+    resource: ResourceRef,
+    provider_id: Option<&'a ProviderId>,
+    /// The end-to-end id or the return id, where it has the form of one: no two payments of the arrangement share it.
+    unique: Option<&'a str>,
+}
+
+impl<'a> Outgoing<'a> {
+    fn of_withdrawal(record: &'a Withdrawal) -> Self {
+        let unique = record.end_to_end_id.as_deref().filter(|id| EndToEndId::parse(id).is_ok());
+        Self { resource: record.resource(), provider_id: record.provider_id.as_ref(), unique }
+    }
+
+    fn of_refund(record: &'a Refund) -> Self {
+        let unique = record.return_id.as_deref().filter(|id| ReturnId::parse(id).is_ok());
+        Self { resource: record.resource(), provider_id: record.provider_id.as_ref(), unique }
+    }
+
+    /// Whether both are known to be different payments: another provider, before this one, may have used the same numbers.
+    fn is_apart_from(&self, other: &Self) -> bool {
+        self.unique.zip(other.unique).is_some_and(|(ours, theirs)| ours != theirs)
+    }
+
+    fn is_one_with(&self, other: &Self, name: &str) -> Difference {
+        let (kind, id) = (other.resource.kind.as_str(), other.resource.id);
+        Difference {
+            integrator_id: self.resource.integrator_id,
+            resource: Some(self.resource),
+            what: format!(
+                "it is one payment with the {kind} {id} of the integrator {}: both have the {name}",
+                other.resource.integrator_id
+            ),
+        }
+    }
+}
+
+/// Those of one kind that stand beside each other.
+fn neighbours<'a>(outgoing: &[Outgoing<'a>]) -> Vec<(Outgoing<'a>, Outgoing<'a>)> {
+    let pairs = outgoing.iter().copied().zip(outgoing.iter().copied().skip(1));
+    pairs.filter(|(one, next)| one.resource.kind == next.resource.kind).collect()
+}
+
+/// The records that stand for a payment for which another one stands, too.
+fn sent_as_one(mut outgoing: Vec<Outgoing<'_>>) -> Vec<Difference> {
+    let mut differences = Vec::new();
+    outgoing.sort_unstable_by_key(|record| (record.resource.kind, record.unique, record.resource));
+    for (one, next) in neighbours(&outgoing) {
+        if let Some(unique) = one.unique.filter(|unique| next.unique == Some(unique)) {
+            differences.push(next.is_one_with(&one, &format!("end-to-end id {unique}")));
+        }
+    }
+    outgoing.sort_unstable_by_key(|record| (record.resource.kind, record.provider_id, record.resource));
+    for (one, next) in neighbours(&outgoing) {
+        let told = one.unique.is_some() && one.unique == next.unique;
+        let Some(id) = one.provider_id.filter(|id| next.provider_id == Some(id)) else { continue };
+        if !told && !next.is_apart_from(&one) {
+            differences.push(next.is_one_with(&one, &format!("provider's id {}", id.as_str())));
         }
     }
     differences

@@ -209,3 +209,44 @@ fn what_was_credited_to_two_is_seen_over_all_books_alone() {
     assert_eq!(differences[0].resource.unwrap().id, charge_id.0);
     assert!(differences[0].what.contains(&INTEGRATOR.to_string()), "{differences:?}");
 }
+
+#[test]
+fn two_records_that_are_one_payment_at_the_provider_are_seen() {
+    const FIRST: &str = "E1234567820261122120000000000001";
+    let (mut book, mut other) = (right_book(), World::new().stored().book.clone());
+    let mut withdrawal = book.withdrawals[0].clone();
+    assert!(withdrawal.provider_id.is_some());
+    withdrawal.integrator_id = OTHER;
+    other.withdrawals.push(withdrawal);
+    let said = |book: &Book, other: &Book| {
+        let differences = check_across([(INTEGRATOR, book), (OTHER, other)]);
+        differences.into_iter().map(|difference| difference.what).collect::<Vec<_>>()
+    };
+    // Without an end-to-end id, or with the same one.
+    book.withdrawals[0].end_to_end_id = None;
+    let found = said(&book, &other);
+    assert!(found.len() == 1 && found[0].contains("provider's id"), "{found:?}");
+    for record in [&mut book.withdrawals[0], &mut other.withdrawals[0]] {
+        record.end_to_end_id = Some(FIRST.to_owned());
+    }
+    let found = said(&book, &other);
+    assert!(found.len() == 1 && found[0].contains(FIRST), "{found:?}");
+    // Of another provider, before this one: the same number, and another payment.
+    other.withdrawals[0].end_to_end_id = Some(FIRST.replace("01", "02"));
+    assert_eq!(said(&book, &other), Vec::<String>::new());
+    // One payment, whatever its provider calls it.
+    other.withdrawals[0].end_to_end_id = Some(FIRST.to_owned());
+    other.withdrawals[0].provider_id = None;
+    assert_eq!(said(&book, &other).len(), 1);
+    // What is no end-to-end id names nothing.
+    for record in [&mut book.withdrawals[0], &mut other.withdrawals[0]] {
+        record.end_to_end_id = Some("none".to_owned());
+    }
+    assert_eq!(said(&book, &other), Vec::<String>::new());
+    // A withdrawal and a refund may have one number; two refunds of one book may not.
+    book.refunds[0].provider_id = book.withdrawals[0].provider_id.clone();
+    assert_eq!(said(&book, &other), Vec::<String>::new());
+    book.refunds[1].provider_id = book.refunds[0].provider_id.clone();
+    let found = said(&book, &other);
+    assert!(found.len() == 1 && found[0].contains("the refund"), "{found:?}");
+}
