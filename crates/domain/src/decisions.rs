@@ -101,8 +101,8 @@ pub enum Seen {
 pub enum Decided {
     /// The provider knew after all; nothing was to be decided.
     ByEvidence(Transaction),
-    /// It waits for a second operator until then.
-    Proposed(ResourceRef, Timestamp),
+    /// It waits for a second operator until then; with who had proposed the contrary, in whose place it stands.
+    Proposed(ResourceRef, Timestamp, Option<Operator>),
     /// Two operators agreed, and it is done.
     Done(Transaction),
 }
@@ -166,7 +166,8 @@ impl DecisionService {
         // What was said of an earlier sending says nothing of this one.
         let newest =
             newest.filter(|entry| now.since(entry.at) < PROPOSAL_LIFETIME && entry.at >= submitted_at);
-        let standing = newest.filter(|entry| is_proposal(entry.action)).map(|entry| entry.number);
+        let proposal = newest.filter(|entry| is_proposal(entry.action));
+        let standing = proposal.map(|entry| entry.number);
         let is_as_seen = match decision.seen {
             Seen::NotLooked => true,
             Seen::Nothing => standing.is_none(),
@@ -177,7 +178,7 @@ impl DecisionService {
                 "what is proposed has changed since you looked: look again, and decide then",
             ));
         }
-        let proposed = newest.filter(|entry| entry.action == decision.verdict.proposed());
+        let proposed = proposal.filter(|entry| entry.action == decision.verdict.proposed());
         let confirmed = newest.filter(|entry| entry.action == decision.verdict.confirmed());
         if let Some(confirmed) = confirmed {
             // Confirmed, and the program died before it was done.
@@ -194,7 +195,8 @@ impl DecisionService {
             }
             None => {
                 self.write(decision, decision.verdict.proposed(), &subject, reason).await?;
-                Ok(Decided::Proposed(resource, now.plus(PROPOSAL_LIFETIME)))
+                let replaced = proposal.map(|entry| entry.operator.clone());
+                Ok(Decided::Proposed(resource, now.plus(PROPOSAL_LIFETIME), replaced))
             }
         }
     }

@@ -3,8 +3,10 @@
 use std::process::ExitCode;
 
 use anyhow::Context;
+use pix_domain::audit_log::Operator;
 use pix_domain::decisions::{Decided, Decision, DecisionService, Seen, Verdict};
 use pix_domain::error::ServiceError;
+use pix_domain::text::visible;
 use pix_domain::transactions::Transaction;
 use serde_json::json;
 
@@ -55,13 +57,23 @@ pub async fn run(config: &Config, arguments: cli::Resolve) -> anyhow::Result<Exi
             let value = json!({"uuid": decision.id.to_string(), "result": "ended", "status": status});
             answer(arguments.json, &value, || format!("nothing to decide: {} is {status}", decision.id))
         }
-        Decided::Proposed(resource, until) => {
+        Decided::Proposed(resource, until, replaced) => {
+            let replaced = replaced.as_ref().map(Operator::as_str);
             let value = json!({
                 "uuid": decision.id.to_string(), "result": "proposed", "as": word, "until": rfc3339(until),
+                "in_place_of": replaced,
             });
             answer(arguments.json, &value, || {
+                let contrary = replaced
+                    .map(|who| {
+                        format!(
+                            " This stands in the place of the contrary, which {} had proposed.",
+                            visible(who)
+                        )
+                    })
+                    .unwrap_or_default();
                 format!(
-                    "proposed: {} {} is {word}. Nothing has moved. Until {} another operator confirms it with the same command:\n  pix-gateway resolve {} --as {word} --reason '…' --operator NAME",
+                    "proposed: {} {} is {word}. Nothing has moved.{contrary} Until {} another operator confirms it with the same command:\n  pix-gateway resolve {} --as {word} --reason '…' --operator NAME",
                     resource.kind.as_str(),
                     decision.id,
                     rfc3339(until),

@@ -59,7 +59,7 @@ pub async fn two_operators_decide(harness: &mut dyn StoreHarness) {
         let id = withdrawal.id.0;
         let proposed = decide(&services, id, verdict, "ana").await.expect("a proposal");
         let until = services.now().plus(PROPOSAL_LIFETIME);
-        assert_eq!(proposed, Decided::Proposed(withdrawal.resource(), until));
+        assert_eq!(proposed, Decided::Proposed(withdrawal.resource(), until, None));
         for herself in ["ana", "Ana"] {
             let alone = decide(&services, id, verdict, herself).await;
             assert!(matches!(alone, Err(ServiceError::InvalidState(why)) if why.contains("second operator")));
@@ -224,8 +224,15 @@ pub async fn who_disagrees_confirms_nothing(harness: &mut dyn StoreHarness) {
     let services = services(harness);
     let (integrator_id, withdrawal) = lost(&services).await;
     let id = withdrawal.id.0;
-    for (verdict, who) in [(Verdict::Failed, "ana"), (Verdict::Completed, "rui"), (Verdict::Failed, "eva")] {
-        assert!(matches!(decide(&services, id, verdict, who).await, Ok(Decided::Proposed(..))));
+    for (verdict, who, in_place_of) in [
+        (Verdict::Failed, "ana", None),
+        (Verdict::Completed, "rui", Some("ana")),
+        (Verdict::Failed, "eva", Some("rui")),
+    ] {
+        let Ok(Decided::Proposed(_, _, replaced)) = decide(&services, id, verdict, who).await else {
+            panic!("nothing is proposed");
+        };
+        assert_eq!(replaced.as_ref().map(Operator::as_str), in_place_of);
     }
     services.wait(PROPOSAL_LIFETIME);
     assert!(matches!(decide(&services, id, Verdict::Failed, "rui").await, Ok(Decided::Proposed(..))));

@@ -135,9 +135,14 @@ pub(super) async fn decide(posted: Posted, path: Path<String>) -> Page {
         Decided::ByEvidence(transaction) => {
             format!("Nothing was to be decided: the provider knew, and it is {}.", state_of(&transaction))
         }
-        Decided::Proposed(..) => {
+        Decided::Proposed(_, _, replaced) => {
+            let contrary = replaced
+                .map(|who| {
+                    format!(" It stands in the place of the contrary, which {} had proposed.", who.as_str())
+                })
+                .unwrap_or_default();
             format!(
-                "Proposed: it is {}. Nothing has moved. Another operator has to confirm it.",
+                "Proposed: it is {}. Nothing has moved. Another operator has to confirm it.{contrary}",
                 verdict.as_str()
             )
         }
