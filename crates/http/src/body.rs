@@ -4,6 +4,7 @@
 //! a field twice is refused: readers differ on which of the two counts.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 
 use actix_web::HttpRequest;
@@ -12,7 +13,7 @@ use actix_web::error::PayloadError;
 use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderValue};
 use actix_web::web::{Bytes, BytesMut};
 use futures_util::StreamExt;
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::config::HttpConfig;
@@ -74,10 +75,10 @@ pub(crate) fn text(bytes: &[u8]) -> Result<&str, ApiError> {
 /// Takes a JSON object apart.
 pub(crate) fn object(text: &str) -> Result<RawFields<'_>, ApiError> {
     match serde_json::from_str::<Fields<'_>>(text) {
-        Ok(Fields(fields)) => Ok(fields),
-        Err(error) if error.to_string().starts_with(TWICE) => {
-            Err(ApiError::malformed("the body must not name a field twice"))
+        Ok(Fields { twice: Some(name), .. }) => {
+            Err(ApiError::named_twice("the body must not name a field twice", &name))
         }
+        Ok(Fields { fields, .. }) => Ok(fields),
         // All of it was there, and it is something else; or it is empty.
         Err(error) if error.is_data() || text.trim().is_empty() => {
             Err(ApiError::malformed("the body must be a JSON object"))
@@ -89,33 +90,38 @@ pub(crate) fn object(text: &str) -> Result<RawFields<'_>, ApiError> {
     }
 }
 
-const TWICE: &str = "a field is named twice";
-
-struct Fields<'a>(RawFields<'a>);
+struct Fields<'a> {
+    fields: RawFields<'a>,
+    /// One that was there before.
+    twice: Option<String>,
+}
 
 impl<'de> Deserialize<'de> for Fields<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(FieldsVisitor).map(Self)
+        deserializer.deserialize_map(FieldsVisitor)
     }
 }
 
 struct FieldsVisitor;
 
 impl<'de> Visitor<'de> for FieldsVisitor {
-    type Value = RawFields<'de>;
+    type Value = Fields<'de>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("an object")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut fields = RawFields::new();
+        let (mut fields, mut twice) = (RawFields::new(), None);
         while let Some((name, value)) = map.next_entry::<String, &'de RawValue>()? {
-            if fields.insert(name, value).is_some() {
-                return Err(A::Error::custom(TWICE));
+            match fields.entry(name) {
+                Entry::Vacant(free) => {
+                    free.insert(value);
+                }
+                Entry::Occupied(taken) => twice = Some(taken.key().clone()),
             }
         }
-        Ok(fields)
+        Ok(Fields { fields, twice })
     }
 }
 
@@ -185,8 +191,15 @@ mod tests {
     #[test]
     fn a_field_named_twice_is_refused_however_it_is_spelt() {
         for text in ["{\"a\":1,\"a\":1}", "{\"a\":1,\"b\":2,\"\\u0061\":3}"] {
-            assert!(format!("{:?}", object(text).unwrap_err()).contains("twice"), "{text}");
+            assert!(format!("{:?}", object(text).unwrap_err()).contains("a field twice: a\""), "{text}");
         }
+        // What may be something else than the name of a field isn't repeated.
+        for name in ["", "52998224725", "ana@example.com", "Ana Lima", &"a".repeat(41)] {
+            let told = format!("{:?}", object(&format!("{{{name:?}:1,{name:?}:2}}")).unwrap_err());
+            assert!(told.contains("a field twice\""), "{told}");
+        }
+        // It is no JSON, whatever came before.
+        assert!(format!("{:?}", object("{\"a\":1,\"a\":1,").unwrap_err()).contains("no JSON"));
     }
 
     #[test]

@@ -36,6 +36,9 @@ const CLOCK_RETRY_AFTER_SECONDS: u64 = 5;
 /// The longest reason of a provider that is passed on.
 const MAX_REASON_CHARS: usize = 300;
 
+/// The longest name of a field that is repeated in an error, in bytes: longer ones are names of nothing that we know.
+const MAX_SHOWN_NAME: usize = 40;
+
 /// Every code, with the title it has in v1.
 pub(crate) const TITLES: [(&str, &str); 31] = [
     ("malformed_request", "Malformed request"),
@@ -166,6 +169,18 @@ impl ApiError {
 
     pub(crate) fn malformed(message: &str) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "malformed_request", message)
+    }
+
+    /// That something is there twice; which one, where its name is that of a field and of nothing else.
+    pub(crate) fn named_twice(problem: &str, name: &str) -> Self {
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        if name.len() <= MAX_SHOWN_NAME
+            && name.starts_with(|c: char| c.is_ascii_alphabetic())
+            && name.chars().all(is_name)
+        {
+            return Self::malformed(&format!("{problem}: {name}"));
+        }
+        Self::malformed(problem)
     }
 
     pub(crate) fn unsupported_grant_type() -> Self {

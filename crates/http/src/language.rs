@@ -151,6 +151,7 @@ const PORTUGUESE: &[(&str, &str)] = &[
     ("the body must be well-formed multipart/form-data", "o corpo deve ser multipart/form-data bem formado"),
     ("the body must have at most {} bytes", "o corpo deve ter no máximo {} bytes"),
     ("the body must not name a field twice", "o corpo não deve trazer o mesmo campo duas vezes"),
+    ("the body must not name a field twice: {}", "o corpo não deve trazer o mesmo campo duas vezes: {}"),
     ("the header fields must have at most {} bytes", "os cabeçalhos devem ter no máximo {} bytes"),
     ("Authorization must not be repeated", "Authorization não deve ser repetido"),
     ("Idempotency-Key must not be repeated", "Idempotency-Key não deve ser repetido"),
@@ -334,6 +335,7 @@ const PORTUGUESE: &[(&str, &str)] = &[
     ),
     ("too many concurrent changes of the same record", "alterações simultâneas demais do mesmo registro"),
     ("the query must not have a parameter twice", "a consulta não deve repetir um parâmetro"),
+    ("the query must not have a parameter twice: {}", "a consulta não deve repetir um parâmetro: {}"),
     // What begins with the name of a field.
     ("{} must not name the charge's own integrator", "{} não deve indicar o próprio integrador da cobrança"),
     ("{} must not name a recipient twice", "{} não deve repetir um recebedor"),

@@ -1,6 +1,7 @@
 //! Pages: what is asked for in the query, and how a page is answered, with cursors and links.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use actix_web::http::header::LINK;
 use actix_web::{HttpResponse, web};
@@ -170,8 +171,13 @@ pub(super) fn values(query_string: &str) -> Result<BTreeMap<String, String>, Api
         .map_err(|_not_a_query| ApiError::malformed("the query can't be read"))?;
     let mut values = BTreeMap::new();
     for (name, value) in pairs.into_inner() {
-        if values.insert(name, value).is_some() {
-            return Err(ApiError::malformed("the query must not have a parameter twice"));
+        match values.entry(name) {
+            Entry::Vacant(free) => {
+                free.insert(value);
+            }
+            Entry::Occupied(taken) => {
+                return Err(ApiError::named_twice("the query must not have a parameter twice", taken.key()));
+            }
         }
     }
     values.retain(|name, value| !value.is_empty() || !OF_PAGES.contains(&name.as_str()));
