@@ -53,7 +53,7 @@ impl<T> Of<T> for Result<T, DieselError> {
 
 /// Wordings of errors without a kind of their own, after which nothing was written.
 const CONTENTION: [&str; 3] = ["deadlock detected", "lock timeout", "could not serialize"];
-const UNAVAILABLE: [&str; 7] = [
+const UNAVAILABLE: [&str; 8] = [
     "statement timeout",
     "No space left on device",
     "could not extend file",
@@ -61,6 +61,7 @@ const UNAVAILABLE: [&str; 7] = [
     "remaining connection slots",
     "too many clients",
     "the database system is",
+    "permission denied for",
 ];
 const DAMAGED: [&str; 4] =
     ["invalid page", "could not read block", "does not exist", "unexpected data beyond EOF"];
@@ -165,6 +166,8 @@ mod tests {
             (Kind::Unknown, "canceling statement due to statement timeout", "Unavailable"),
             (Kind::Unknown, "could not extend file \"base/1\": No space left on device", "Unavailable"),
             (Kind::Unknown, "the database system is starting up", "Unavailable"),
+            (Kind::Unknown, "permission denied for table charges", "Unavailable"),
+            (Kind::Unknown, "could not fsync file \"base/1\": Permission denied", "Lost"),
             (Kind::Unknown, "bigint out of range", "Refused"),
             (Kind::Unknown, "terminating connection due to administrator command", "Lost"),
             (Kind::Unknown, "Verbindung wird abgebrochen", "Lost"),
