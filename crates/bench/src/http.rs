@@ -12,7 +12,7 @@ use anyhow::{Context, ensure};
 
 use crate::Bench;
 use crate::load::{Connection, Next, request};
-use crate::measure::{Measured, Plan, drive};
+use crate::measure::{Client, Measured, Plan, drive};
 use crate::ops::{Op, PAID_CENTS, Seed, World, charge_id, end_to_end};
 use crate::proc::{cpu_seconds, family_cpu_seconds};
 use crate::report::Row;
@@ -46,7 +46,7 @@ impl OverHttp {
     pub async fn measure(
         bench: &Bench,
         server: u32,
-        connections: Vec<Connection>,
+        connections: Vec<impl Client>,
         postmaster: Option<u32>,
     ) -> anyhow::Result<Self> {
         let load = std::process::id();

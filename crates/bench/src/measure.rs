@@ -1,11 +1,12 @@
 //! Doing something again and again from many clients, for a fixed time after a warm-up, and what came of it.
 //!
 //! Counted is what *ends* in that time, so that a slow side isn't charged for what it had begun when the time was over. Each
-//! client waits for its answer before it goes on: a rate and the time each takes say the same thing twice.
+//! client waits for its answer before it goes on: a rate and the time each takes say the same thing twice. Where clients come at
+//! a rate of their own ([`Pace`]), the time of each counts from when it was due, however late it could begin.
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -73,6 +74,58 @@ impl From<bool> for Turn {
 pub trait Client: Send + 'static {
     /// Does it once.
     fn turn(&mut self) -> impl Future<Output = anyhow::Result<Turn>> + Send;
+
+    /// From when on the last turn took its time, which began then.
+    fn since(&self, began: Instant) -> Instant {
+        began
+    }
+}
+
+/// When each turn of several clients is due: so many a second, one after another.
+pub struct Pace {
+    start: Instant,
+    every: Duration,
+    given: AtomicU64,
+}
+
+impl Pace {
+    /// So many a second from now on.
+    pub fn of(per_second: f64) -> Arc<Self> {
+        let every = Duration::from_secs_f64(1.0 / per_second.max(1.0));
+        Arc::new(Self { start: Instant::now(), every, given: AtomicU64::new(0) })
+    }
+
+    fn next(&self) -> Instant {
+        let number = self.given.fetch_add(1, Ordering::Relaxed);
+        self.start + self.every.mul_f64(number as f64)
+    }
+}
+
+/// A client that begins each turn when it is due, or as soon after that as it is free.
+pub struct Paced<C> {
+    client: C,
+    pace: Arc<Pace>,
+    due: Instant,
+}
+
+impl<C> Paced<C> {
+    /// This client, at that pace.
+    pub fn new(client: C, pace: &Arc<Pace>) -> Self {
+        Self { client, pace: Arc::clone(pace), due: pace.start }
+    }
+}
+
+impl<C: Client> Client for Paced<C> {
+    async fn turn(&mut self) -> anyhow::Result<Turn> {
+        self.due = self.pace.next();
+        // To the millisecond, as the runtime's timer goes.
+        tokio::time::sleep_until(self.due.into()).await;
+        self.client.turn().await
+    }
+
+    fn since(&self, _began: Instant) -> Instant {
+        self.due
+    }
 }
 
 /// One of the clients, on a thread of its own.
@@ -136,7 +189,7 @@ pub async fn drive<C: Client>(
             loop {
                 let began = Instant::now();
                 let turn = client.turn().await?;
-                if !tally.count(phase.load(Ordering::Relaxed), turn, began) {
+                if !tally.count(phase.load(Ordering::Relaxed), turn, client.since(began)) {
                     return Ok(tally);
                 }
             }
@@ -190,4 +243,36 @@ pub fn drive_threads<C: BlockingClient>(clients: Vec<C>, plan: Plan) -> anyhow::
             .map(|thread| thread.join().unwrap_or_else(|_panic| Err(anyhow::anyhow!("a client panicked"))));
         sum(took, tallies.collect())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client that takes a while.
+    struct Slow;
+
+    impl Client for Slow {
+        async fn turn(&mut self) -> anyhow::Result<Turn> {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            Ok(Turn::Done)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_begins_late_counts_from_when_it_was_due() {
+        let pace = Arc::new(Pace {
+            start: tokio::time::Instant::now().into_std(),
+            every: Duration::from_millis(10),
+            given: AtomicU64::new(0),
+        });
+        let mut client = Paced::new(Slow, &pace);
+        for turn in 0..3_u32 {
+            client.turn().await.unwrap();
+            // One client takes 50 ms for what comes every 10 ms.
+            assert_eq!(client.since(Instant::now()), pace.start + Duration::from_millis(10) * turn);
+            let late = tokio::time::Instant::now().into_std() - client.due;
+            assert_eq!(late, Duration::from_millis(50 + 40 * u64::from(turn)));
+        }
+    }
 }

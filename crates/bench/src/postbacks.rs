@@ -70,6 +70,8 @@ impl<'a> Filled<'a> {
         let filled = Self { database: bench.lab()?.fresh_empty(&bench.runtime)?, rows };
         let world = World { wallets: LANES };
         filled.psql(&world.fill_integrators(Dialect::Postgres))?;
+        // The relay's process seals, too: what is in a wallet has to come from its postings.
+        filled.psql("UPDATE wallets SET available_cents = 0, held_cents = 0, entries = 0")?;
         bench.runtime.block_on(async {
             let stores = stores(&filled.database.url(), Applying::Grouped).await?;
             for slot in 0..LANES {

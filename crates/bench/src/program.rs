@@ -16,11 +16,13 @@ use serde_json::Value;
 use crate::Bench;
 use crate::http::OverHttp;
 use crate::load::{Connection, Next, request};
-use crate::measure::{Plan, drive};
+use crate::measure::{Pace, Paced, Plan, drive};
 use crate::report::Row;
 
 /// Connections of the load.
 pub const CONNECTIONS: u32 = 32;
+/// Connections of a load with a rate of its own: more than are ever busy, while the gateway keeps up.
+const PACED_CONNECTIONS: u32 = 256;
 /// Charges made and paid beforehand, to be settled.
 const MOST_PAYMENTS: u64 = 40_000;
 /// Payments that callbacks tell of, no more than a node has in line, and how long crediting all of them may take.
@@ -357,6 +359,30 @@ async fn step(
     Ok(over)
 }
 
+/// Measures how long one kind of request takes that comes at a rate of its own, from when each is due.
+async fn at_a_rate(
+    bench: &mut Bench,
+    gateway: &Gateway,
+    what: &str,
+    next: &Next,
+    per_second: f64,
+    postmaster: Option<u32>,
+) -> anyhow::Result<()> {
+    let connections = Connection::several(PACED_CONNECTIONS, gateway.address, next).await?;
+    let pace = Pace::of(per_second);
+    let paced = connections.into_iter().map(|connection| Paced::new(connection, &pace)).collect();
+    let over = OverHttp::measure(bench, gateway.pid(), paced, postmaster).await?;
+    let note = format!(
+        "{per_second:.0} a second are due, {:.0} were answered; {}",
+        over.measured.per_second(),
+        over.note()
+    );
+    bench
+        .report
+        .row(Row::figure(format!("gateway: {what}: p99"), over.measured.millis(0.99), "ms").note(note));
+    Ok(())
+}
+
 async fn measure(
     bench: &mut Bench,
     gateway: &Gateway,
@@ -371,6 +397,16 @@ async fn measure(
     step(bench, gateway, &what("balance"), &balance, postmaster).await?;
     let charges =
         step(bench, gateway, &what("charges"), &charge_requests("order", &headers), postmaster).await?;
+    let half = charges.measured.per_second() / 2.0;
+    at_a_rate(
+        bench,
+        gateway,
+        &what("charges at half that rate"),
+        &charge_requests("paced", &headers),
+        half,
+        postmaster,
+    )
+    .await?;
     // Settling asks the provider once, as making a charge does, so it is about as quick.
     let enough = charges.measured.done.saturating_mul(4);
     let ids = paid_charges(gateway, &headers, enough.min(MOST_PAYMENTS)).await?;
@@ -425,7 +461,8 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
         "`pix-gateway serve` with its defaults, but for limits that would be met (`PIX_CALLBACKS_PER_SECOND=100000`, \
          `PIX_RATE_API_PER_MINUTE=10000000`), one integrator, with the simulated provider in a process of its own on the \
          same machine. Making a charge, a withdrawal, a consult and a settlement each ask the provider over HTTP before \
-         they are answered. A settlement is the first consult of a charge that was paid; a callback is stored and answered \
+         they are answered. *Charges at half that rate* come at that rate from as many connections as it takes, whether or \
+         not earlier ones were answered, and the time of each counts from when it was due. A settlement is the first consult of a charge that was paid; a callback is stored and answered \
          at once, and what it leads to comes afterwards.",
     );
     let runtime = tokio::runtime::Runtime::new()?;
