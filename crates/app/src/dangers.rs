@@ -130,6 +130,13 @@ pub fn warnings(config: &Config) -> Vec<ConfigError> {
     if real && is_loopback(&config.public_url) {
         found.push("PIX_PUBLIC_URL is this machine, where the provider's callbacks can't come to: set it to how the world reaches this gateway; until then payments are found by asking, which is slower");
     }
+    if real && is_unspecified(&config.public_url) {
+        found.push("PIX_PUBLIC_URL, or PIX_LISTEN from which it follows, names every address of this machine, which nobody can call: set PIX_PUBLIC_URL to how the world reaches this gateway; until then payments are found by asking, which is slower");
+    }
+    if real && config.provider.as_ref().is_some_and(|of| of.client_id == SimulatorConfig::default().client_id)
+    {
+        found.push("PIX_PROVIDER_CLIENT_ID is not set, or that of the simulated provider: set the one that the provider gave you");
+    }
     if real && config.postbacks.allow_private.is_some_and(|allowed| allowed != PrivateAddresses::Never) {
         found.push("PIX_POSTBACK_ALLOW_PRIVATE lets integrators have requests sent into your network: remove it, unless all of them may");
     }
@@ -218,13 +225,22 @@ fn hex(text: &str) -> Option<Vec<u8>> {
 
 /// Whether a URL leads to this very machine.
 pub fn is_loopback(url: &str) -> bool {
-    let Some((_, rest)) = url.split_once("://") else { return false };
+    let host = host_of(url);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Whether the host of a URL stands for every address, as a listener's may.
+fn is_unspecified(url: &str) -> bool {
+    host_of(url).parse::<IpAddr>().is_ok_and(|address| address.is_unspecified())
+}
+
+fn host_of(url: &str) -> &str {
+    let Some((_, rest)) = url.split_once("://") else { return "" };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let host = match authority.strip_prefix('[') {
+    match authority.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => authority.split(':').next().unwrap_or_default(),
-    };
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    }
 }
 
 #[cfg(test)]
@@ -232,8 +248,11 @@ mod tests {
     use super::*;
     use crate::config::Source;
 
-    const REAL: [(&str, &str); 2] =
-        [("PIX_PROVIDER_URL", "https://bank.example"), ("PIX_PROVIDER_CLIENT_SECRET", "hunter2")];
+    const REAL: [(&str, &str); 3] = [
+        ("PIX_PROVIDER_URL", "https://bank.example"),
+        ("PIX_PROVIDER_CLIENT_ID", "merchant"),
+        ("PIX_PROVIDER_CLIENT_SECRET", "hunter2"),
+    ];
 
     fn config(pairs: &[(&str, &str)]) -> Config {
         let environment = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
@@ -369,6 +388,12 @@ mod tests {
     fn what_is_likely_not_meant_is_told() {
         let warned = |pairs: &[(&str, &str)]| said(&warnings(&config(&[&REAL, pairs].concat())));
         assert!(warned(&[]).contains("PIX_PUBLIC_URL is this machine"));
+        for pairs in [("PIX_LISTEN", "0.0.0.0:8080"), ("PIX_PUBLIC_URL", "https://[::]:8443")] {
+            assert!(warned(&[pairs]).contains("names every address of this machine"), "{pairs:?}");
+        }
+        assert!(!warned(&[]).contains("PIX_PROVIDER_CLIENT_ID"));
+        let simulators = warned(&[("PIX_PROVIDER_CLIENT_ID", "simulator")]);
+        assert!(simulators.contains("PIX_PROVIDER_CLIENT_ID is not set"), "{simulators}");
         assert!(warned(&[("PIX_PUBLIC_URL", "http://pix.example")]).contains("PIX_PUBLIC_URL is http"));
         assert!(warned(&[("PIX_POSTBACK_ALLOW_PRIVATE", "true")]).contains("into your network"));
         assert!(warned(&[("PIX_ADMIN_LISTEN", "0.0.0.0:9464")]).contains("PIX_ADMIN_LISTEN is not loopback"));
