@@ -168,6 +168,10 @@ async fn a_person_is_locked_shown_and_erased(database: Database) {
     // What is held is shown, of this person alone.
     let export = ["person", "export", "--document", "390.533.447-05", "--reason", "request 17"];
     assert_shown(&gateway.cli_json(&export).unwrap(), &uuid);
+    let mistyped = ["person", "export", "--document", "390.533.447-06", "--reason", "request 17"];
+    let (code, said) = says(&gateway, &mistyped);
+    assert!(code == Some(0) && said.contains("the check digits of --document are wrong"), "{said}");
+    assert!(!said.contains("447"), "{said}");
 
     // Erased: the records stand, the money stands, the same requests are still the same.
     let (code, said) = says(&gateway, &erase);
@@ -197,7 +201,7 @@ async fn a_person_is_locked_shown_and_erased(database: Database) {
         let acts = gateway.cli_json(&["audit-log", "list", "--json"]).unwrap();
         acts.as_array().unwrap().iter().filter(|act| act["action"] == action).count()
     };
-    assert_eq!((times("person.erased"), times("person.exported")), (3, 2));
+    assert_eq!((times("person.erased"), times("person.exported")), (3, 3));
 
     gateway.terminate().unwrap();
     assert!(named_in(&gateway.log()).is_empty(), "the log never named anybody");

@@ -9,7 +9,7 @@ use pix_domain::audit_log::{Action, MAX_LOG_DETAIL_CHARS};
 use pix_domain::charges::{Charge, Receipt};
 use pix_domain::end_to_end::EndToEndId;
 use pix_domain::ids::{IntegratorId, ResourceRef};
-use pix_domain::party::{Document, PixKey, PixKeyType};
+use pix_domain::party::{Document, PixKey, PixKeyType, TaxId};
 use pix_domain::people::{Held, KINDS, Person, Walk};
 use pix_domain::provider::{Party, ProviderBody};
 use pix_domain::refunds::Refund;
@@ -72,10 +72,15 @@ async fn lock(config: &Config, as_json: bool) -> anyhow::Result<ExitCode> {
 fn person(who: &cli::Who) -> anyhow::Result<Person> {
     if let Some(document) = &who.document {
         let document = given(document)?;
-        return Ok(Person::Document(
-            Document::parse(&document)
-                .map_err(|why| anyhow::anyhow!("--document is not a CPF or CNPJ: {why}"))?,
-        ));
+        let meant = Document::parse(&document)
+            .map_err(|why| anyhow::anyhow!("--document is not a CPF or CNPJ: {why}"))?;
+        // v2 takes such a document from its clients, so that there may be records of it.
+        if TaxId::parse(&document).is_err() {
+            eprintln!(
+                "pix-gateway: the check digits of --document are wrong: just this is looked for, and no person has it"
+            );
+        }
+        return Ok(Person::Document(meant));
     }
     let key = given(who.pix_key.as_deref().unwrap_or_default())?;
     let kinds: &[PixKeyType] = match &key {
