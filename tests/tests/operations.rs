@@ -141,7 +141,7 @@ async fn a_scrape_tells_what_was_done_and_how_the_money_is(database: Database) {
 async fn told_to_stop_it_is_not_ready_first_and_answers_what_is_under_way() {
     let port = Port::reserve().unwrap();
     let admin = admin(&port);
-    let settings = [("PIX_DRAIN_MS", "8000"), ("PIX_ADMIN_LISTEN", admin.as_str())];
+    let settings = [("PIX_DRAIN_MS", "60000"), ("PIX_ADMIN_LISTEN", admin.as_str())];
     let mut gateway = Gateway::start(Database::Sqlite, &settings).unwrap();
     let integrator = gateway.integrator("drained").unwrap();
     let client = Client::new(&gateway, &integrator).await.unwrap();
@@ -196,7 +196,9 @@ async fn told_to_stop_it_is_not_ready_first_and_answers_what_is_under_way() {
 
     let (status, answered) = under_way.await.unwrap().unwrap();
     assert_eq!((status, &answered["outcome"]), (201, &json!("certain")), "{answered}");
+    // Told again, it waits for no load balancer any more.
     assert_eq!(gateway.terminate().unwrap(), Some(0), "{}", gateway.log());
+    assert!(gateway.log().contains("no longer draining"), "{}", gateway.log());
     assert_eq!(gateway.audit().unwrap()["clean"], true);
 }
 
@@ -324,6 +326,42 @@ async fn a_reader_that_has_seen_enough_changes_nothing_and_what_can_not_be_done_
         !good && told.contains("PIX_SIMULATOR_LISTEN (or --listen) is") && told.contains("stop what listens"),
         "{told}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_could_not_be_looked_at_is_told_apart_from_what_is_wrong() {
+    let gateway = Gateway::start(Database::Sqlite, &[]).unwrap();
+    let ended = |arguments: &[&str]| {
+        let output = gateway.command(arguments).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        (output.status.code().unwrap(), serde_json::from_slice::<Value>(&output.stdout).ok(), told)
+    };
+    let (code, found, _) = ended(&["audit", "--json"]);
+    assert_eq!((code, &found.unwrap()["clean"]), (0, &json!(true)));
+    for arguments in [
+        &["audit", "--json", "--set", "DATABASE_URL=sqlite:///nowhere/pix.db"][..],
+        &["seal", "--json", "--set", "DATABASE_URL=sqlite:///nowhere/pix.db"],
+        &["doctor", "--json", "--set", "PIX_LISTEN=nowhere"],
+        &["books", "verify", "/nowhere/books.json", "--public-key", &"0".repeat(64), "--json"],
+    ] {
+        let (code, told, sentence) = ended(arguments);
+        let told = told.unwrap_or_else(|| panic!("{arguments:?}: no JSON: {sentence}"));
+        assert_eq!((code, told["error"].is_string()), (3, true), "{arguments:?}: {told}");
+        assert!(sentence.contains(told["error"].as_str().unwrap()), "{sentence}");
+    }
+    let nobody = "00000000-0000-7000-8000-000000000000";
+    let (code, told, _) = ended(&["key", "list", "--integrator", nobody, "--json"]);
+    assert_eq!((code, told.unwrap()["error"].is_string()), (1, true));
+    let (code, told, sentence) = ended(&["key", "list", "--integrator", "nobody", "--json"]);
+    assert_eq!((code, told), (2, None));
+    assert!(sentence.contains("`pix-gateway integrator list` shows"), "{sentence}");
+
+    let one = gateway.integrator("lost").unwrap().uuid;
+    let create = ["key", "create", "--integrator", one.as_str()];
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let (good, told) = said(&gateway.command(&create).stdout(full).output().unwrap());
+    assert!(!good && told.contains("`pix-gateway key revoke pixpk_"), "{told}");
+    assert!(!told.contains("pixsk_"), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -65,6 +65,12 @@ impl SigningKey {
     }
 }
 
+/// Reads what `books key` prints.
+pub fn public_key(text: &str) -> anyhow::Result<PublicKey> {
+    let key = unhex(text).and_then(|bytes| PublicKey::from_slice(&bytes).ok());
+    key.context("--public-key takes 64 hexadecimal digits, as `books key` prints them")
+}
+
 /// A signed statement, as it is in its file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -80,9 +86,14 @@ impl Signed {
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
         let text = std::fs::read_to_string(path).with_context(|| format!("{shown} can't be read"))?;
-        let signed: Self = serde_json::from_str(&text)
-            .with_context(|| format!("{shown} is no statement of the books, or was changed"))?;
-        ensure!(signed.format == FORMAT, "{shown} is of the form {:?}, and not {FORMAT:?}", signed.format);
+        Self::parse(&text).with_context(|| shown.to_string())
+    }
+
+    /// Reads what a file holds.
+    pub fn parse(text: &str) -> anyhow::Result<Self> {
+        let signed: Self =
+            serde_json::from_str(text).context("this is no statement of the books, or was changed")?;
+        ensure!(signed.format == FORMAT, "this is of the form {:?}, and not {FORMAT:?}", signed.format);
         Ok(signed)
     }
 
@@ -93,8 +104,7 @@ impl Signed {
 
     /// What it says, when `public_key` (64 hexadecimal digits) has signed just that.
     pub fn verify(&self, public_key: &str) -> anyhow::Result<Value> {
-        let key = unhex(public_key).and_then(|bytes| PublicKey::from_slice(&bytes).ok());
-        let key = key.context("--public-key takes 64 hexadecimal digits, as `books key` prints them")?;
+        let key = self::public_key(public_key)?;
         let signature = unhex(&self.signature).filter(|bytes| bytes.len() == SIGNATURE_BYTES);
         let signature = signature.and_then(|bytes| Signature::from_slice(&bytes).ok());
         let is_good = signature.is_some_and(|signature| key.verify(&self.payload, &signature).is_ok());

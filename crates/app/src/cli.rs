@@ -73,7 +73,7 @@ pub enum Command {
     /// What an operator has to look at, and what to do about it.
     Findings {
         /// Whose: the integrator's uuid; of all without it.
-        #[arg(long)]
+        #[arg(long, value_parser = integrator)]
         integrator: Option<Uuid>,
         /// Answer in JSON.
         #[arg(long)]
@@ -115,9 +115,10 @@ pub enum Command {
     /// Show administrative acts, and prove that nobody changed the record of them.
     #[command(subcommand)]
     AuditLog(AuditLog),
-    /// Prove that the books are right; exits with 1 when they aren't.
+    /// Prove that the books are right; exits with 1 when they aren't, and with 3 when it couldn't find out.
     Audit(Audit),
-    /// Seal what was posted, now; exits with 1 when a book contradicts itself. The workers do this at intervals.
+    /// Seal what was posted, now; exits with 1 when a book contradicts itself, and with 3 when it couldn't look. The workers do this
+    /// at intervals.
     Seal {
         /// Answer in JSON.
         #[arg(long)]
@@ -149,6 +150,20 @@ pub enum Command {
     Simulator(Simulator),
     /// Walk through the main job on a fresh store; exits with 1 when anything is off.
     Demo,
+}
+
+impl Command {
+    /// Whether it finds out if something is right, and ends with 1 when it isn't.
+    pub const fn looks(&self) -> bool {
+        matches!(
+            self,
+            Self::Doctor { .. }
+                | Self::AuditLog(AuditLog::Verify { .. })
+                | Self::Audit(_)
+                | Self::Seal { .. }
+                | Self::Books(Books::Verify(_))
+        )
+    }
 }
 
 /// `serve`.
@@ -200,6 +215,7 @@ pub enum Integrator {
     /// Suspend an integrator: it can read and charge, but can't move money out.
     Suspend {
         /// Its uuid.
+        #[arg(value_parser = integrator)]
         integrator: Uuid,
         /// Let it move money out again.
         #[arg(long)]
@@ -217,7 +233,7 @@ pub enum Key {
     /// is said here.
     Create {
         /// Whose key: the integrator's uuid.
-        #[arg(long)]
+        #[arg(long, value_parser = integrator)]
         integrator: Uuid,
         #[command(flatten)]
         limits: KeyLimits,
@@ -275,7 +291,7 @@ pub enum Key {
     /// List an integrator's keys, what each is good for, and when it was last used.
     List {
         /// Whose keys: the integrator's uuid.
-        #[arg(long)]
+        #[arg(long, value_parser = integrator)]
         integrator: Uuid,
         /// Answer in JSON.
         #[arg(long)]
@@ -301,6 +317,17 @@ pub struct KeyLimits {
     pub allow_ip: Vec<IpRange>,
 }
 
+fn integrator(text: &str) -> Result<Uuid, String> {
+    Uuid::try_parse(text).map_err(|_not_one| {
+        "it is the uuid of an integrator, which `pix-gateway integrator list` shows".to_owned()
+    })
+}
+
+fn id(text: &str) -> Result<Uuid, String> {
+    Uuid::try_parse(text)
+        .map_err(|_not_one| "it is a uuid: 32 hexadecimal digits, in groups of 8, 4, 4, 4 and 12".to_owned())
+}
+
 fn scopes(text: &str) -> Result<Scopes, Invalid> {
     if text == "all" { Ok(Scopes::ALL) } else { Scopes::parse(text) }
 }
@@ -311,7 +338,7 @@ pub enum Secret {
     /// Show the secrets that sign an integrator's postbacks now; the first one is made when there is none.
     Show {
         /// Whose: the integrator's uuid.
-        #[arg(long)]
+        #[arg(long, value_parser = integrator)]
         integrator: Uuid,
         /// Answer in JSON.
         #[arg(long)]
@@ -320,7 +347,7 @@ pub enum Secret {
     /// List the numbers and dates of all secrets, without what they are.
     List {
         /// Whose: the integrator's uuid.
-        #[arg(long)]
+        #[arg(long, value_parser = integrator)]
         integrator: Uuid,
         /// Answer in JSON.
         #[arg(long)]
@@ -329,7 +356,7 @@ pub enum Secret {
     /// Add a secret; it and the older ones sign until those are retired.
     Rotate {
         /// Whose: the integrator's uuid.
-        #[arg(long)]
+        #[arg(long, value_parser = integrator)]
         integrator: Uuid,
         /// Retire the older ones by themselves after so many hours, 0 to 8760.
         #[arg(long, value_name = "HOURS", value_parser = clap::value_parser!(u64).range(0..=8760))]
@@ -341,7 +368,7 @@ pub enum Secret {
     /// End a secret now. The last one that signs can't be ended.
     Retire {
         /// Whose: the integrator's uuid.
-        #[arg(long)]
+        #[arg(long, value_parser = integrator)]
         integrator: Uuid,
         /// Its number.
         number: u32,
@@ -357,7 +384,7 @@ pub enum Postback {
     /// List an integrator's events and how their deliveries stand, 1000 at once.
     List {
         /// Whose: the integrator's uuid.
-        #[arg(long)]
+        #[arg(long, value_parser = integrator)]
         integrator: Uuid,
         /// Only those that were not delivered.
         #[arg(long)]
@@ -372,7 +399,7 @@ pub enum Postback {
     /// Deliver one event again.
     Redeliver {
         /// Whose: the integrator's uuid.
-        #[arg(long)]
+        #[arg(long, value_parser = integrator)]
         integrator: Uuid,
         /// The event's id, such as `evt_c…_2`.
         event: String,
@@ -383,7 +410,7 @@ pub enum Postback {
     /// Deliver again what was given up, at most 10000 at once.
     Replay {
         /// Whose: the integrator's uuid.
-        #[arg(long)]
+        #[arg(long, value_parser = integrator)]
         integrator: Uuid,
         /// Of events at this time or later, such as 2026-11-22T12:00:00Z.
         #[arg(long, value_name = "TIME")]
@@ -404,7 +431,7 @@ pub enum Postback {
     /// List the endpoints that have failed lately, and those that are switched off.
     Endpoints {
         /// Whose: the integrator's uuid.
-        #[arg(long)]
+        #[arg(long, value_parser = integrator)]
         integrator: Uuid,
         /// Answer in JSON.
         #[arg(long)]
@@ -413,9 +440,10 @@ pub enum Postback {
     /// Switch an endpoint on again.
     Enable {
         /// Whose: the integrator's uuid.
-        #[arg(long)]
+        #[arg(long, value_parser = integrator)]
         integrator: Uuid,
         /// Its id, as `endpoints` shows it.
+        #[arg(value_parser = id)]
         endpoint: Uuid,
         /// Answer in JSON.
         #[arg(long)]
@@ -424,7 +452,7 @@ pub enum Postback {
     /// Choose which events go to the postback URLs of what an integrator makes from now on.
     Scope {
         /// Whose: the integrator's uuid.
-        #[arg(long)]
+        #[arg(long, value_parser = integrator)]
         integrator: Uuid,
         /// `outcomes` (a confirmed payment, the end of a withdrawal), `all`, or `default` (v1 all, v2 outcomes).
         #[arg(long)]
@@ -456,7 +484,7 @@ pub enum Fees {
     /// `fixed=1.50,percent=0.99,min=0.10,max=9.90`, each part optional, amounts in reais; `free` for none.
     Set {
         /// Whose fees: the integrator's uuid.
-        #[arg(long)]
+        #[arg(long, value_parser = integrator)]
         integrator: Uuid,
         /// For a paid charge, taken from what was paid.
         #[arg(long, value_name = "RULE")]
@@ -474,7 +502,7 @@ pub enum Fees {
     /// Show the schedule in force.
     Show {
         /// Whose fees: the integrator's uuid.
-        #[arg(long)]
+        #[arg(long, value_parser = integrator)]
         integrator: Uuid,
         /// Answer in JSON.
         #[arg(long)]
@@ -492,7 +520,7 @@ pub enum Limits {
     /// Show the limits, and what counts against them now.
     Show {
         /// Whose limits: the integrator's uuid.
-        #[arg(long)]
+        #[arg(long, value_parser = integrator)]
         integrator: Uuid,
         /// Answer in JSON.
         #[arg(long)]
@@ -504,7 +532,7 @@ pub enum Limits {
 #[derive(Debug, Args)]
 pub struct SetLimits {
     /// Whose limits: the integrator's uuid.
-    #[arg(long)]
+    #[arg(long, value_parser = integrator)]
     pub integrator: Uuid,
     /// The most in one withdrawal.
     #[arg(long, value_name = "AMOUNT")]
@@ -546,6 +574,7 @@ pub enum LimitPreset {
 #[derive(Debug, Args)]
 pub struct Resolve {
     /// The withdrawal's or refund's uuid.
+    #[arg(value_parser = id)]
     pub uuid: Uuid,
     /// What became of it.
     #[arg(long = "as", value_enum)]
@@ -599,7 +628,8 @@ pub enum Verdict {
 /// `audit-log`.
 #[derive(Debug, Subcommand)]
 pub enum AuditLog {
-    /// Follow the chain of hashes from the first entry to the last; exits with 1 when it is broken.
+    /// Follow the chain of hashes from the first entry to the last; exits with 1 when it is broken, and with 3 when it couldn't be
+    /// read.
     Verify {
         /// Answer in JSON.
         #[arg(long)]
@@ -662,7 +692,7 @@ pub struct Who {
     #[arg(long, value_name = "KEY|-")]
     pub pix_key: Option<String>,
     /// In whose records: the integrator's uuid; in those of all without it.
-    #[arg(long)]
+    #[arg(long, value_parser = integrator)]
     pub integrator: Option<Uuid>,
 }
 
@@ -712,7 +742,7 @@ pub enum Books {
         #[arg(long, value_name = "DAY")]
         date: Option<String>,
     },
-    /// Verify a statement, on any machine; exits with 1 when it isn't what was signed.
+    /// Verify a statement, on any machine; exits with 1 when it isn't what was signed, and with 3 when there is nothing to verify.
     Verify(BooksVerify),
 }
 

@@ -58,6 +58,21 @@ fn answer(json: bool, value: &Value, text: impl FnOnce() -> String) -> ExitCode 
     }
 }
 
+/// Answers in JSON that a command has failed, where an answer in JSON is waited for.
+pub fn tell_failure(error: &anyhow::Error) {
+    say!("{}", serde_json::json!({"error": format!("{error:#}")}));
+}
+
+/// How a command ends that looked whether something is right, and was to tell of it.
+fn found(told: ExitCode, is_right: bool) -> ExitCode {
+    if is_right { told } else { ExitCode::FAILURE }
+}
+
+/// What a list says that is empty, to a person.
+fn lines_or(empty: &str, lines: &[String]) -> String {
+    if lines.is_empty() { empty.to_owned() } else { lines.join("\n") }
+}
+
 /// Writes what a command makes, byte for byte. What can't be written whole is an error, unless its reader has seen enough.
 fn write_out(bytes: &[u8]) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout();

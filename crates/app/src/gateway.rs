@@ -584,15 +584,12 @@ impl StopSignals {
         }
     }
 
-    /// What comes of `start`; `None` when the process is told to stop before that.
-    pub async fn unless_stopped<T>(&mut self, start: impl Future<Output = T>) -> Option<T> {
+    /// What comes of `work`; `None` when the process is told to stop before that.
+    pub async fn unless_stopped<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
-            started = start => Some(started),
-            _ = self.wait() => {
-                tracing::info!("stopped while starting");
-                None
-            }
+            done = work => Some(done),
+            _ = self.wait() => None,
         }
     }
 }

@@ -43,16 +43,25 @@ use crate::config::{Config, ConfigError, SETTINGS, Source};
 #[global_allocator]
 static MEMORY: MiMalloc = MiMalloc;
 
+/// How a command ends that was to find out whether something is right, and couldn't: 1 says that it is wrong.
+const COULD_NOT_LOOK: u8 = 3;
+
 #[tokio::main]
 async fn main() -> ExitCode {
     // Fails only when one is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let cli = Cli::parse();
+    let failed = if cli.command.looks() { COULD_NOT_LOOK.into() } else { ExitCode::FAILURE };
+    // No argument takes a value that begins with two dashes: this is the flag.
+    let in_json = std::env::args_os().any(|argument| argument == "--json");
     match Box::pin(run(cli)).await {
         Ok(code) => code,
         Err(error) => {
             eprintln!("pix-gateway: {error:#}");
-            ExitCode::FAILURE
+            if in_json {
+                commands::tell_failure(&error);
+            }
+            failed
         }
     }
 }
@@ -81,7 +90,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Completions { shell } => return commands::completions::run(shell),
         Command::Man { out } => return commands::man::run(&out),
         Command::Books(cli::Books::Key { file, json }) => return commands::books::key(&file, json),
-        Command::Books(cli::Books::Verify(arguments)) => return Ok(commands::books::verify(&arguments)),
+        Command::Books(cli::Books::Verify(arguments)) => return commands::books::verify(&arguments),
         Command::Operator(command) => return commands::operator::run(command),
         _ => {}
     }

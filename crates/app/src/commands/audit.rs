@@ -16,7 +16,7 @@ use pix_domain::splits;
 use pix_domain::time::Clock;
 use serde_json::json;
 
-use super::answer;
+use super::{answer, found};
 use crate::audited::Audited;
 use crate::cli;
 use crate::compare::{Comparison, compare};
@@ -84,7 +84,7 @@ pub async fn run(config: &Config, arguments: cli::Audit) -> anyhow::Result<ExitC
         eprintln!("pix-gateway: metrics don't tell of this audit, which could not be kept: {error}");
     }
     let told = answer(arguments.json, &as_json(&report), || as_text(&report));
-    Ok(if report.is_clean() { told } else { ExitCode::FAILURE })
+    Ok(found(told, report.is_clean()))
 }
 
 /// Audits every integrator, and compares with the provider's log when there is one.
@@ -213,6 +213,12 @@ pub fn as_text(report: &Report) -> String {
         lines.extend(comparison.in_flight.iter().map(|what| format!("in flight {what}")));
         lines.push(format!("provider's log: {} movements agree", comparison.agreed));
     }
-    lines.push(if report.is_clean() { "audit: clean".into() } else { "audit: THE BOOKS ARE WRONG".into() });
+    lines.push(if !report.is_clean() {
+        "audit: THE BOOKS ARE WRONG".into()
+    } else if report.integrators.is_empty() {
+        "audit: clean; nothing is in the books: there is no integrator".into()
+    } else {
+        "audit: clean".into()
+    });
     lines.join("\n")
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use pix_domain::time::Clock;
 use serde_json::{Value, json};
 
@@ -23,19 +23,27 @@ pub fn key(path: &Path, as_json: bool) -> anyhow::Result<ExitCode> {
 }
 
 /// Verifies a statement. Needs no settings and no database.
-pub fn verify(arguments: &cli::BooksVerify) -> ExitCode {
-    let statement = match Signed::read(&arguments.file).and_then(|read| read.verify(&arguments.public_key)) {
+///
+/// # Errors
+///
+/// When there is nothing to verify: the file can't be read, or the key is none.
+pub fn verify(arguments: &cli::BooksVerify) -> anyhow::Result<ExitCode> {
+    let shown = arguments.file.display();
+    let text = std::fs::read_to_string(&arguments.file).with_context(|| format!("{shown} can't be read"))?;
+    books::public_key(&arguments.public_key)?;
+    let read = Signed::parse(&text).with_context(|| shown.to_string());
+    let statement = match read.and_then(|read| read.verify(&arguments.public_key)) {
         Ok(statement) => statement,
         Err(error) => {
             let problem = format!("{error:#}");
             answer(arguments.json, &json!({"valid": false, "problem": problem}), || {
                 format!("the statement is NOT valid: {problem}")
             });
-            return ExitCode::FAILURE;
+            return Ok(ExitCode::FAILURE);
         }
     };
     let value = json!({"valid": true, "statement": statement});
-    answer(arguments.json, &value, || {
+    Ok(answer(arguments.json, &value, || {
         let text = |pointer: &str| statement.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         format!(
             "the statement of {} is valid: made at {}, cash expected {}, at the provider {}, root {}\n{statement:#}",
@@ -45,7 +53,7 @@ pub fn verify(arguments: &cli::BooksVerify) -> ExitCode {
             statement.pointer("/provider_balance").and_then(Value::as_str).unwrap_or("not told"),
             text("/chain/root"),
         )
-    })
+    }))
 }
 
 /// Signs a statement of the books as they are, and prints it.

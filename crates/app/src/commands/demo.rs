@@ -27,9 +27,10 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let folder = std::env::temp_dir().join(format!("pix-gateway-demo-{}", random_hex(8)?));
     std::fs::create_dir(&folder).with_context(|| format!("the folder {} can't be made", folder.display()))?;
-    let walked = walk(&config, &folder).await;
+    let mut signals = gateway::StopSignals::new()?;
+    let walked = signals.unless_stopped(Box::pin(walk(&config, &folder))).await;
     let _ = std::fs::remove_dir_all(&folder);
-    walked?;
+    walked.context("stopped before the end")??;
     say!("\ndemo: every step was as it should be");
     Ok(ExitCode::SUCCESS)
 }
@@ -56,7 +57,7 @@ async fn walk(config: &Config, folder: &std::path::Path) -> anyhow::Result<()> {
         Ok(()) => ledger(&running, &log).await,
         Err(error) => Err(error),
     };
-    running.stop(Duration::ZERO).await;
+    running.stop().await;
     ended
 }
 

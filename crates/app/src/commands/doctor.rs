@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use super::answer;
+use super::{answer, found};
 use crate::config::{Config, ConfigError};
 use crate::dangers;
 
@@ -94,12 +94,12 @@ pub async fn run(config: &Config, json: bool) -> ExitCode {
     checks.push(network::public_url(config).await);
     let well = checks.iter().all(|check| check.status != Status::Failed);
     let listed: Vec<_> = checks.iter().map(Check::as_json).collect();
-    answer(json, &json!({"ok": well, "checks": listed}), || {
+    let told = answer(json, &json!({"ok": well, "checks": listed}), || {
         let lines = checks.iter().map(Check::as_text);
         let end = if well { "nothing has failed" } else { "something has failed" };
         lines.chain([end.to_owned()]).collect::<Vec<_>>().join("\n")
     });
-    if well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    found(told, well)
 }
 
 /// The values of the settings; each sentence says what to do itself.

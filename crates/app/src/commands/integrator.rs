@@ -10,7 +10,7 @@ use pix_domain::text::{clean, visible};
 use pix_domain::time::Clock;
 use serde_json::json;
 
-use super::{answer, rfc3339};
+use super::{answer, lines_or, rfc3339};
 use crate::cli;
 use crate::config::Config;
 use crate::journal::Journal;
@@ -44,7 +44,7 @@ pub async fn run(config: &Config, command: cli::Integrator) -> anyhow::Result<Ex
                 let lines = all
                     .iter()
                     .map(|one| format!("{}  {:9}  {}", one.id, status(one.status), visible(&one.name)));
-                lines.collect::<Vec<_>>().join("\n")
+                lines_or("no integrators", &lines.collect::<Vec<_>>())
             }))
         }
         cli::Integrator::Suspend { integrator, undo, json } => {

@@ -14,7 +14,7 @@ use pix_domain::ip::IpRange;
 use pix_domain::time::Clock;
 use serde_json::{Value, json};
 
-use super::{answer, rfc3339, secret, time};
+use super::{answer, lines_or, rfc3339, secret, time};
 use crate::cli;
 use crate::config::Config;
 use crate::gateway;
@@ -33,12 +33,14 @@ pub async fn run(config: &Config, command: cli::Key) -> anyhow::Result<ExitCode>
             let hasher = gateway::hasher(config)?;
             let journal = Journal::of_user(&store, config)?;
             let (key, secret) = create(&store, &journal, &hasher, IntegratorId(integrator), change).await?;
-            Ok(answer(json, &with_secret(&key, &secret), || {
+            let told = answer(json, &with_secret(&key, &secret), || {
                 format!(
                     "public_id  {}\nsecret     {}\nThe secret is shown this once.",
                     key.public_id, secret.0
                 )
-            }))
+            });
+            let public_id = &key.public_id;
+            Ok(shown_once(told, &format!("`pix-gateway key revoke {public_id}`, and make another one")))
         }
         cli::Key::Set { public_id, limits, never_expires, allow_any_ip, json } => {
             let mut change = change(&limits)?;
@@ -55,12 +57,17 @@ pub async fn run(config: &Config, command: cli::Key) -> anyhow::Result<ExitCode>
             let hasher = gateway::hasher(config)?;
             let journal = Journal::of_user(&store, config)?;
             let (key, secret) = rotate(&store, &journal, &hasher, &public_id).await?;
-            Ok(answer(json, &with_secret(&key, &secret), || {
+            let told = answer(json, &with_secret(&key, &secret), || {
                 format!(
                     "secret     {}\nThe secret is shown this once. It works within five seconds; secret {} works too, until `key retire --older`.",
                     secret.0, key.secrets.older.number
                 )
-            }))
+            });
+            let newer = key.secrets.made;
+            Ok(shown_once(
+                told,
+                &format!("`pix-gateway key retire {public_id} --secret {newer}`, and rotate it again"),
+            ))
         }
         cli::Key::Retire { public_id, older: _, secret, json } => {
             let journal = Journal::of_user(&store, config)?;
@@ -81,9 +88,18 @@ pub async fn run(config: &Config, command: cli::Key) -> anyhow::Result<ExitCode>
         cli::Key::List { integrator, json } => {
             let keys = store.keys.list(secret::known(&store, integrator).await?).await?;
             let rows: Vec<_> = keys.iter().map(row).collect();
-            Ok(answer(json, &json!(rows), || keys.iter().map(shown).collect::<Vec<_>>().join("\n")))
+            let told = || lines_or("no keys", &keys.iter().map(shown).collect::<Vec<_>>());
+            Ok(answer(json, &json!(rows), told))
         }
     }
+}
+
+/// Says of a secret that nobody could read what becomes of it.
+fn shown_once(told: ExitCode, remedy: &str) -> ExitCode {
+    if told != ExitCode::SUCCESS {
+        eprintln!("pix-gateway: the secret is made, works, and is shown to nobody again: {remedy}");
+    }
+    told
 }
 
 /// What the arguments say of a key.

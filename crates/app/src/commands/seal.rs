@@ -8,7 +8,7 @@ use pix_domain::seals::service::Sealer;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::answer;
+use super::{answer, found as ended};
 use crate::config::Config;
 use crate::store::Store;
 use crate::system::SystemClock;
@@ -30,7 +30,7 @@ pub async fn run(config: &Config, as_json: bool) -> anyhow::Result<ExitCode> {
         "differences": found.iter().map(|text| Value::from(text.as_str())).collect::<Vec<_>>(),
         "took_ms": took_ms,
     });
-    answer(as_json, &value, || {
+    let told = answer(as_json, &value, || {
         let mut lines: Vec<_> = found.iter().map(|what| format!("WRONG    {what}")).collect();
         lines.push(format!(
             "sealed {} entries in {} seals, in {took_ms} ms; {} are left",
@@ -44,5 +44,5 @@ pub async fn run(config: &Config, as_json: bool) -> anyhow::Result<ExitCode> {
         }
         lines.join("\n")
     });
-    Ok(if turn.differing == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(ended(told, turn.differing == 0))
 }

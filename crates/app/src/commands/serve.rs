@@ -61,6 +61,7 @@ pub async fn run(config: Config, arguments: cli::Serve) -> anyhow::Result<ExitCo
     let mut signals = StopSignals::new()?;
     let Some(running) = signals.unless_stopped(Box::pin(start(&config, &arguments))).await.transpose()?
     else {
+        tracing::info!("stopped while starting");
         return Ok(ExitCode::SUCCESS);
     };
     say!("pix-gateway is listening on {}", running.url);
@@ -68,7 +69,10 @@ pub async fn run(config: Config, arguments: cli::Serve) -> anyhow::Result<ExitCo
         print_demo(&config, &running).await?;
     }
     let drains = signals.wait().await;
-    running.stop(if drains { config.drain } else { Duration::ZERO }).await;
+    if drains && signals.unless_stopped(running.drain(config.drain)).await.is_none() {
+        tracing::info!("told to stop again: no longer draining");
+    }
+    running.stop().await;
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
 }
@@ -188,9 +192,8 @@ async fn start_simulator(config: &Config) -> anyhow::Result<(ProviderSettings, S
 }
 
 impl Running {
-    /// Says that it is not ready, takes requests for `drain` still, finishes what is running, and ends.
-    pub async fn stop(self, drain: Duration) {
-        self.renewing.abort();
+    /// Says that it is not ready, and takes requests for `drain` still.
+    pub async fn drain(&self, drain: Duration) {
         self.stopping.begin();
         if !drain.is_zero() {
             tracing::info!(
@@ -199,6 +202,12 @@ impl Running {
             );
             tokio::time::sleep(drain).await;
         }
+    }
+
+    /// Says that it is not ready, finishes what is running, and ends.
+    pub async fn stop(self) {
+        self.renewing.abort();
+        self.stopping.begin();
         tracing::info!("stopping: no new requests, running ones are finished");
         self.server.stop(true).await;
         let _ = self.task.await;

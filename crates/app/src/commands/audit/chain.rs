@@ -10,7 +10,7 @@ use pix_domain::seals::{SealDifference, SealHash, root};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::super::answer;
+use super::super::{answer, found};
 use crate::books::Signed;
 use crate::config::Config;
 use crate::store::Store;
@@ -37,8 +37,8 @@ pub async fn run(config: &Config, against: Option<&Path>, as_json: bool) -> anyh
     };
     let root = root(proofs.iter().filter_map(|proof| proof.newest));
     let report = Report { proofs, against, root };
-    answer(as_json, &report.as_json(), || report.as_text());
-    Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let told = answer(as_json, &report.as_json(), || report.as_text());
+    Ok(found(told, report.is_clean()))
 }
 
 /// A seal that a statement names.

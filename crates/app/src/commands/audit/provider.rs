@@ -7,8 +7,8 @@ use pix_domain::ids::ResourceRef;
 use pix_domain::time::Clock;
 use serde_json::{Value, json};
 
-use super::super::answer;
 use super::super::findings::action;
+use super::super::{answer, found as ended};
 use crate::config::Config;
 use crate::gateway;
 use crate::proving::Proving;
@@ -46,7 +46,7 @@ pub async fn run(config: &Config, days: u64, as_json: bool) -> anyhow::Result<Ex
         "differ": differing.collect::<Vec<_>>(),
         "unanswered": found.unanswered.iter().map(named).collect::<Vec<_>>(),
     });
-    answer(as_json, &shown, || {
+    let told = answer(as_json, &shown, || {
         let mut lines = vec![format!(
             "asked about {}: {} agree, of {} something new was booked, {} contradict the books, {} without an answer",
             found.total,
@@ -65,6 +65,5 @@ pub async fn run(config: &Config, days: u64, as_json: bool) -> anyhow::Result<Ex
         }
         lines.join("\n")
     });
-    let is_clean = found.differing.is_empty() && found.unanswered.is_empty();
-    Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(ended(told, found.differing.is_empty() && found.unanswered.is_empty()))
 }
