@@ -356,12 +356,31 @@ async fn what_could_not_be_looked_at_is_told_apart_from_what_is_wrong() {
     assert_eq!((code, told), (2, None));
     assert!(sentence.contains("`pix-gateway integrator list` shows"), "{sentence}");
 
-    let one = gateway.integrator("lost").unwrap().uuid;
-    let create = ["key", "create", "--integrator", one.as_str()];
-    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-    let (good, told) = said(&gateway.command(&create).stdout(full).output().unwrap());
-    assert!(!good && told.contains("`pix-gateway key revoke pixpk_"), "{told}");
-    assert!(!told.contains("pixsk_"), "{told}");
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let unheard = |arguments: &[&str]| gateway.command(arguments).stdout(full()).output().unwrap();
+    for arguments in [&["audit"][..], &["audit", "--chain"], &["seal"], &["audit-log", "verify"]] {
+        assert_eq!(
+            unheard(arguments).status.code(),
+            Some(3),
+            "{arguments:?}: all is well, and nobody was told"
+        );
+    }
+    assert!(said(&gateway.cli(&["integrator", "list"]).unwrap()).1.starts_with("no integrators"));
+    assert!(said(&gateway.cli(&["audit"]).unwrap()).1.contains("there is no integrator"));
+    let one = gateway.integrator("lost").unwrap();
+    for (arguments, remedy) in [
+        (
+            ["key", "create", "--integrator", one.uuid.as_str()].as_slice(),
+            "`pix-gateway key revoke pixpk_".to_owned(),
+        ),
+        (
+            &["key", "rotate", &one.public_id],
+            format!("`pix-gateway key retire {} --secret 2`", one.public_id),
+        ),
+    ] {
+        let (good, told) = said(&unheard(arguments));
+        assert!(!good && told.contains(&remedy) && !told.contains("pixsk_"), "{told}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -63,9 +63,16 @@ pub fn tell_failure(error: &anyhow::Error) {
     say!("{}", serde_json::json!({"error": format!("{error:#}")}));
 }
 
-/// How a command ends that looked whether something is right, and was to tell of it.
-fn found(told: ExitCode, is_right: bool) -> ExitCode {
-    if is_right { told } else { ExitCode::FAILURE }
+/// How a command ends that was to find out whether something is right, and couldn't, or couldn't tell of it: 1 says that it is wrong.
+pub const COULD_NOT_LOOK: u8 = 3;
+
+/// How a command ends that found out whether something is right, and was to tell of it.
+fn judged(told: ExitCode, is_right: bool) -> ExitCode {
+    match (is_right, told == ExitCode::SUCCESS) {
+        (false, _) => ExitCode::FAILURE,
+        (true, true) => told,
+        (true, false) => COULD_NOT_LOOK.into(),
+    }
 }
 
 /// What a list says that is empty, to a person.

@@ -43,15 +43,12 @@ use crate::config::{Config, ConfigError, SETTINGS, Source};
 #[global_allocator]
 static MEMORY: MiMalloc = MiMalloc;
 
-/// How a command ends that was to find out whether something is right, and couldn't: 1 says that it is wrong.
-const COULD_NOT_LOOK: u8 = 3;
-
 #[tokio::main]
 async fn main() -> ExitCode {
     // Fails only when one is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let cli = Cli::parse();
-    let failed = if cli.command.looks() { COULD_NOT_LOOK.into() } else { ExitCode::FAILURE };
+    let failed = if cli.command.looks() { commands::COULD_NOT_LOOK.into() } else { ExitCode::FAILURE };
     // No argument takes a value that begins with two dashes: this is the flag.
     let in_json = std::env::args_os().any(|argument| argument == "--json");
     match Box::pin(run(cli)).await {

@@ -462,8 +462,8 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
          `PIX_RATE_API_PER_MINUTE=10000000`), one integrator, with the simulated provider in a process of its own on the \
          same machine. Making a charge, a withdrawal, a consult and a settlement each ask the provider over HTTP before \
          they are answered. *Charges at half that rate* come at that rate from as many connections as it takes, whether or \
-         not earlier ones were answered, and the time of each counts from when it was due. A settlement is the first consult of a charge that was paid; a callback is stored and answered \
-         at once, and what it leads to comes afterwards.",
+         not earlier ones were answered, and the time of each counts from when it was due. A settlement is the first \
+         consult of a charge that was paid; a callback is stored and answered at once, and what it leads to comes afterwards.",
     );
     let runtime = tokio::runtime::Runtime::new()?;
     let database = bench.lab()?.empty(&bench.runtime)?;

@@ -227,7 +227,8 @@ fn sent_as_one(mut outgoing: Vec<Outgoing<'_>>) -> Vec<Difference> {
     outgoing.sort_unstable_by_key(|record| (record.resource.kind, record.unique, record.resource));
     for (one, next) in neighbours(&outgoing) {
         if let Some(unique) = one.unique.filter(|unique| next.unique == Some(unique)) {
-            differences.push(next.is_one_with(&one, &format!("end-to-end id {unique}")));
+            let name = if one.resource.kind == ResourceKind::Refund { "return" } else { "end-to-end" };
+            differences.push(next.is_one_with(&one, &format!("{name} id {unique}")));
         }
     }
     outgoing.sort_unstable_by_key(|record| (record.resource.kind, record.provider_id, record.resource));

@@ -16,7 +16,7 @@ use pix_domain::splits;
 use pix_domain::time::Clock;
 use serde_json::json;
 
-use super::{answer, found};
+use super::{answer, judged};
 use crate::audited::Audited;
 use crate::cli;
 use crate::compare::{Comparison, compare};
@@ -84,7 +84,7 @@ pub async fn run(config: &Config, arguments: cli::Audit) -> anyhow::Result<ExitC
         eprintln!("pix-gateway: metrics don't tell of this audit, which could not be kept: {error}");
     }
     let told = answer(arguments.json, &as_json(&report), || as_text(&report));
-    Ok(found(told, report.is_clean()))
+    Ok(judged(told, report.is_clean()))
 }
 
 /// Audits every integrator, and compares with the provider's log when there is one.

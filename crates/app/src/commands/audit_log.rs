@@ -7,7 +7,7 @@ use pix_domain::audit_log::{AuditLog, LogEntry};
 use pix_domain::text::visible;
 use serde_json::{Value, json};
 
-use super::{answer, rfc3339};
+use super::{answer, judged, rfc3339};
 use crate::cli;
 use crate::config::Config;
 use crate::store::Store;
@@ -23,9 +23,10 @@ pub async fn run(config: &Config, command: cli::AuditLog) -> anyhow::Result<Exit
             match log.verify().await? {
                 Ok((count, hash)) => {
                     let value = json!({"intact": true, "entries": count, "newest_hash": hash.to_string()});
-                    Ok(answer(json, &value, || {
+                    let told = answer(json, &value, || {
                         format!("the audit log is intact: {count} entries, the newest has the hash {hash}")
-                    }))
+                    });
+                    Ok(judged(told, true))
                 }
                 Err(broken) => {
                     let value = json!({"intact": false, "problem": broken.to_string()});

@@ -7,7 +7,7 @@ use anyhow::{Context, ensure};
 use pix_domain::time::Clock;
 use serde_json::{Value, json};
 
-use super::answer;
+use super::{answer, judged};
 use crate::books::{self, Signed, SigningKey};
 use crate::cli;
 use crate::config::Config;
@@ -43,7 +43,7 @@ pub fn verify(arguments: &cli::BooksVerify) -> anyhow::Result<ExitCode> {
         }
     };
     let value = json!({"valid": true, "statement": statement});
-    Ok(answer(arguments.json, &value, || {
+    let told = answer(arguments.json, &value, || {
         let text = |pointer: &str| statement.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         format!(
             "the statement of {} is valid: made at {}, cash expected {}, at the provider {}, root {}\n{statement:#}",
@@ -53,7 +53,8 @@ pub fn verify(arguments: &cli::BooksVerify) -> anyhow::Result<ExitCode> {
             statement.pointer("/provider_balance").and_then(Value::as_str).unwrap_or("not told"),
             text("/chain/root"),
         )
-    }))
+    });
+    Ok(judged(told, true))
 }
 
 /// Signs a statement of the books as they are, and prints it.

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use super::{answer, found};
+use super::{answer, judged};
 use crate::config::{Config, ConfigError};
 use crate::dangers;
 
@@ -99,7 +99,7 @@ pub async fn run(config: &Config, json: bool) -> ExitCode {
         let end = if well { "nothing has failed" } else { "something has failed" };
         lines.chain([end.to_owned()]).collect::<Vec<_>>().join("\n")
     });
-    found(told, well)
+    judged(told, well)
 }
 
 /// The values of the settings; each sentence says what to do itself.

@@ -8,7 +8,7 @@ use pix_domain::seals::service::Sealer;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{answer, found as ended};
+use super::{answer, judged};
 use crate::config::Config;
 use crate::store::Store;
 use crate::system::SystemClock;
@@ -44,5 +44,5 @@ pub async fn run(config: &Config, as_json: bool) -> anyhow::Result<ExitCode> {
         }
         lines.join("\n")
     });
-    Ok(ended(told, turn.differing == 0))
+    Ok(judged(told, turn.differing == 0))
 }

@@ -249,4 +249,13 @@ fn two_records_that_are_one_payment_at_the_provider_are_seen() {
     book.refunds[1].provider_id = book.refunds[0].provider_id.clone();
     let found = said(&book, &other);
     assert!(found.len() == 1 && found[0].contains("the refund"), "{found:?}");
+    // By the id of the return; the end-to-end id of the payment that goes back says nothing, for it may go back in parts.
+    for (id, is_one) in [(FIRST.replace('E', "D"), true), (FIRST.to_owned(), false)] {
+        book.refunds[0].provider_id = None;
+        for refund in &mut book.refunds[..2] {
+            refund.return_id = Some(id.clone());
+        }
+        let found = said(&book, &other);
+        assert_eq!(found.iter().any(|what| what.contains("return id")), is_one, "{found:?}");
+    }
 }

@@ -10,7 +10,7 @@ use pix_domain::seals::{SealDifference, SealHash, root};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::super::{answer, found};
+use super::super::{answer, judged};
 use crate::books::Signed;
 use crate::config::Config;
 use crate::store::Store;
@@ -38,7 +38,7 @@ pub async fn run(config: &Config, against: Option<&Path>, as_json: bool) -> anyh
     let root = root(proofs.iter().filter_map(|proof| proof.newest));
     let report = Report { proofs, against, root };
     let told = answer(as_json, &report.as_json(), || report.as_text());
-    Ok(found(told, report.is_clean()))
+    Ok(judged(told, report.is_clean()))
 }
 
 /// A seal that a statement names.

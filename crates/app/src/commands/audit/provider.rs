@@ -8,7 +8,7 @@ use pix_domain::time::Clock;
 use serde_json::{Value, json};
 
 use super::super::findings::action;
-use super::super::{answer, found as ended};
+use super::super::{answer, judged};
 use crate::config::Config;
 use crate::gateway;
 use crate::proving::Proving;
@@ -65,5 +65,5 @@ pub async fn run(config: &Config, days: u64, as_json: bool) -> anyhow::Result<Ex
         }
         lines.join("\n")
     });
-    Ok(ended(told, found.differing.is_empty() && found.unanswered.is_empty()))
+    Ok(judged(told, found.differing.is_empty() && found.unanswered.is_empty()))
 }
