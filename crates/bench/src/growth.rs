@@ -37,6 +37,9 @@ const STEP: u32 = 500_000;
 /// How far apart what attempts make is.
 const APART: u32 = 0x0100_0000;
 const CLIENTS: u32 = 8;
+/// A page of PostgreSQL.
+const PAGE_BYTES: f64 = 8192.0;
+const GIB_BYTES: f64 = 1_073_741_824.0;
 /// Flat within 1.5 times.
 const FLOOR: f64 = 0.667;
 
@@ -127,8 +130,36 @@ impl Filled {
         Ok(Self { name: fill(bench, bench.lab()?, world, rows)?, world, rows })
     }
 
+    /// Reads once what lookups of charges read, from the disk where it is not in memory, which may hold less than all tables
+    /// together. What that takes, in GiB.
+    fn read_through(&self, bench: &Bench) -> anyhow::Result<f64> {
+        let server = bench.lab()?.server();
+        server.psql(&self.name, "CREATE EXTENSION IF NOT EXISTS pg_prewarm")?;
+        let all = "SELECT pg_prewarm('charges', 'read') + pg_prewarm('charges_pkey', 'read')";
+        let pages: f64 = server.psql(&self.name, all)?.trim().parse()?;
+        Ok(pages * PAGE_BYTES / GIB_BYTES)
+    }
+
+    /// The rate of lookups as the fill left the memory, and what they read from, in GiB.
+    fn lookups_unread(&self, bench: &Bench) -> anyhow::Result<(f64, f64)> {
+        Ok((self.reads(bench, Op::Consult)?, self.read_through(bench)?))
+    }
+
+    fn reads(&self, bench: &Bench, op: Op) -> anyhow::Result<f64> {
+        let url = bench.lab()?.server().url(&self.name);
+        let stores = bench.runtime.block_on(stores(&url, Applying::Grouped))?;
+        let next = Arc::new(AtomicU32::new(0));
+        let reader = Reader { stores, world: self.world, op, rows: self.rows, next };
+        let readers = (0..CLIENTS).map(|_| reader.clone()).collect();
+        Ok(bench.runtime.block_on(drive(readers, bench.plan, || (), || ()))?.per_second())
+    }
+
     /// The rate of a command; each attempt uses up rows of its own.
     fn rate(&self, bench: &Bench, op: Op, attempt: u32) -> anyhow::Result<f64> {
+        if !op.writes() {
+            self.read_through(bench)?;
+            return self.reads(bench, op);
+        }
         let server = bench.lab()?.server();
         let base = match (op.needs(), op) {
             (Seed::Nothing, _) => FRESH,
@@ -136,18 +167,12 @@ impl Filled {
             _ => 0,
         };
         let first = base + attempt * WORK;
-        if op.writes() && op.needs() != Seed::Nothing {
+        if op.needs() != Seed::Nothing {
             server.psql(&self.name, &self.world.fill(Dialect::Postgres, op.needs(), first, first + WORK))?;
             server.psql(&self.name, "VACUUM charges")?;
             server.psql(&self.name, "VACUUM withdrawals")?;
         }
         let stores = bench.runtime.block_on(stores(&server.url(&self.name), Applying::Grouped))?;
-        if !op.writes() {
-            let next = Arc::new(AtomicU32::new(0));
-            let reader = Reader { stores, world: self.world, op, rows: self.rows, next };
-            let readers = (0..CLIENTS).map(|_| reader.clone()).collect();
-            return Ok(bench.runtime.block_on(drive(readers, bench.plan, || (), || ()))?.per_second());
-        }
         let clients = if op.needs() == Seed::Nothing {
             StoreClient::from(CLIENTS, &stores, self.world, op, base + attempt * APART, u32::MAX)
         } else {
@@ -193,6 +218,12 @@ fn rows_of(
     Ok(())
 }
 
+/// The rate of lookups, of those of all commands.
+fn lookups(rates: &[f64]) -> f64 {
+    let of_all = Op::ALL.into_iter().zip(rates).find(|(op, _)| *op == Op::Consult);
+    of_all.map_or(0.0, |(_, rate)| *rate)
+}
+
 /// The first one is what the others are compared with; they are dropped.
 fn keep_first(
     bench: &Bench,
@@ -211,18 +242,23 @@ fn keep_first(
 pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
     let about = format!(
         "Each command from {CLIENTS} clients, grouped, with so many rows in `charges`, `withdrawals`, `postings` and `events` \
-         each, over {INTEGRATORS} integrators. Reads come first and read any of them; what a command uses up ({WORK} rows) comes \
-         right before it, so that the tables of the later ones hold that much more. The reference is the smallest; flat within 1.5 \
-         times."
+         each, over {INTEGRATORS} integrators. Reads come first and read any of them, after `charges` and its primary key were read \
+         through once (`pg_prewarm`): all tables together may be more than memory holds. *As the fill left it* is without that. What \
+         a command uses up ({WORK} rows) comes right before it, so that the tables of the later ones hold that much more. The \
+         reference is the smallest; flat within 1.5 times."
     );
     bench.report.section("Growth", &about);
-    let (mut base, mut attempts) = (None, 0);
+    let (mut base, mut attempts): (Option<(Filled, Vec<f64>)>, u32) = (None, 0);
     let most = bench.most_rows;
     for rows in SIZES.into_iter().filter(|rows| *rows <= most) {
         let filled = Filled::new(bench, INTEGRATORS, rows)?;
+        let (unread, gib) = filled.lookups_unread(bench)?;
         let rates = filled.rates(bench)?;
         if let Some(base) = &base {
             let case = format!("{rows} rows");
+            let name = format!("growth: {}, {case}, as the fill left it", Op::Consult.name());
+            let note = format!("of the rate at 1,000 rows; `charges` and its primary key take {gib:.1} GiB");
+            bench.report.row(Row::more(name, unread, lookups(&base.1), "/s").note(note));
             rows_of(bench, (&filled, &rates), base, &mut attempts, (&case, "of the rate at 1,000 rows"))?;
         }
         let url = bench.lab()?.server().url(&filled.name);

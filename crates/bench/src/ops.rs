@@ -25,6 +25,8 @@ use uuid::Uuid;
 
 /// When everything here happens: 2026-11-21 12:00 UTC, in microseconds.
 pub const AT_MICROS: i64 = 1_795_262_400_000_000;
+/// When something is asked about next, in microseconds.
+pub const DUE_MICROS: i64 = AT_MICROS + 60_000_000;
 /// What is paid, in centavos.
 pub const PAID_CENTS: i64 = 10_000;
 /// What it costs, in centavos.
@@ -33,6 +35,12 @@ pub const FEE_CENTS: i64 = 10;
 pub const OUT_CENTS: i64 = 100;
 /// What is in every wallet at first, free and promised each, in centavos.
 pub const FUNDS_CENTS: i64 = 1_000_000_000_000_000;
+/// Who pays, and who is paid.
+pub const PAYER_NAME: &str = "Ana Souza";
+/// Whose CPF it is.
+pub const PAYER_DOCUMENT: &str = "52998224725";
+/// The key of who is paid: an e-mail address.
+pub const PAYEE_KEY: &str = "bruno@example.com";
 /// The slot whose statement is captured. No table has it.
 pub const SAMPLE_SLOT: u32 = 0x5eed_cafe;
 /// The integrator of the captured statement. No table has it.
@@ -181,6 +189,26 @@ pub fn charge_id(slot: u32) -> Uuid {
     id(CHARGE, slot)
 }
 
+/// The id of a withdrawal.
+pub fn withdrawal_id(slot: u32) -> Uuid {
+    id(WITHDRAWAL, slot)
+}
+
+/// What the integrator calls a charge.
+pub fn order(slot: u32) -> String {
+    format!("order-{slot:08x}")
+}
+
+/// What the integrator calls a withdrawal.
+pub fn payout(slot: u32) -> String {
+    format!("payout-{slot:08x}")
+}
+
+/// What the provider calls a charge.
+pub fn provider_id(slot: u32) -> String {
+    format!("provider-{slot:08x}")
+}
+
 /// The slot of an id.
 pub fn slot_of(id: Uuid) -> u32 {
     u32::try_from(id.as_u128() & u128::from(u32::MAX)).unwrap_or(u32::MAX)
@@ -189,6 +217,11 @@ pub fn slot_of(id: Uuid) -> u32 {
 /// The end-to-end id of the PIX that pays a charge.
 pub fn end_to_end(slot: u32) -> String {
     format!("E12345678202611211200000{slot:08x}")
+}
+
+/// When a charge expires, in microseconds.
+pub fn expires_micros() -> i64 {
+    AT_MICROS + i64::try_from(DEFAULT_EXPIRES_IN.as_micros()).unwrap_or(i64::MAX)
 }
 
 fn fits<T, E: std::fmt::Debug>(value: Result<T, E>) -> anyhow::Result<T> {
@@ -222,8 +255,8 @@ pub fn payment(end_to_end_id: &str, cents: i64) -> anyhow::Result<Payment> {
 
 fn payer() -> anyhow::Result<Party> {
     Ok(Party {
-        name: Some(fits(PersonName::parse("Ana Souza"))?),
-        document: Some(fits(Document::parse("52998224725"))?),
+        name: Some(fits(PersonName::parse(PAYER_NAME))?),
+        document: Some(fits(Document::parse(PAYER_DOCUMENT))?),
     })
 }
 
@@ -242,11 +275,11 @@ impl World {
 
     /// The same, with the URL of somebody who is told of it.
     fn open_charge_for(self, slot: u32, postback_url: Option<PostbackUrl>) -> anyhow::Result<Transition> {
-        let provider_id = ProviderId::parse(&format!("provider-{slot:08x}")).context("a provider's id")?;
+        let provider_id = ProviderId::parse(&provider_id(slot)).context("a provider's id")?;
         let new = NewCharge {
             id: ChargeId(charge_id(slot)),
             integrator_id: self.owner(slot),
-            external_id: fits(ExternalId::parse(&format!("order-{slot:08x}")))?,
+            external_id: fits(ExternalId::parse(&order(slot)))?,
             external_id_given: true,
             amount: fits(Amount::from_cents(PAID_CENTS))?,
             payer: payer()?,
@@ -283,17 +316,14 @@ impl World {
 
     fn reserve(self, slot: u32) -> anyhow::Result<Transition> {
         let new = NewWithdrawal {
-            id: WithdrawalId(id(WITHDRAWAL, slot)),
+            id: WithdrawalId(withdrawal_id(slot)),
             integrator_id: self.owner(slot),
-            external_id: fits(ExternalId::parse(&format!("payout-{slot:08x}")))?,
+            external_id: fits(ExternalId::parse(&payout(slot)))?,
             external_id_given: true,
             amount: fits(Amount::from_cents(OUT_CENTS))?,
             fee: Cents::ZERO,
             fee_version: 0,
-            payee: Payee {
-                party: payer()?,
-                key: fits(PixKey::parse(PixKeyType::Email, "bruno@example.com"))?,
-            },
+            payee: Payee { party: payer()?, key: fits(PixKey::parse(PixKeyType::Email, PAYEE_KEY))? },
             description: None,
             metadata: pix_domain::metadata::Metadata::default(),
             postback_url: None,
@@ -364,8 +394,7 @@ impl World {
         let hex = dialect.hex("s");
         let (charge, withdrawal) = (dialect.id(CHARGE, "s"), dialect.id(WITHDRAWAL, "s"));
         let slots = dialect.series(from, to);
-        let expires = AT_MICROS + i64::try_from(DEFAULT_EXPIRES_IN.as_micros()).unwrap_or(i64::MAX);
-        let due = AT_MICROS + 60_000_000;
+        let (expires, due) = (expires_micros(), DUE_MICROS);
         // PostgreSQL keeps in a table of its own when a charge is due.
         let due_apart = dialect == Dialect::Postgres;
         let charges = |state: &str, version: u32, follow_up: Option<i64>, credit: &str| {
@@ -382,7 +411,7 @@ impl World {
                  amount_paid_cents, paid_fee_cents, first_receipt_key, paid_at, late, payments, \
                  refund_reserved_cents, refunded_cents, expires_at, created_at, updated_at, follow_up_at, \
                  follow_up_attempts) SELECT {owner}, {charge}, {version}, \
-                 'order-' || {hex}, true, {PAID_CENTS}, 'Ana Souza', '52998224725', 0, '{state}', \
+                 'order-' || {hex}, true, {PAID_CENTS}, '{PAYER_NAME}', '{PAYER_DOCUMENT}', 0, '{state}', \
                  'provider-' || {hex}, '{QR_START}' || {hex} || '{QR_END}', '{{}}', {credit}, 0, 0, {expires}, \
                  {AT_MICROS}, {AT_MICROS}, {in_row}, 0 {slots};"
             );
@@ -401,7 +430,7 @@ impl World {
                  fee_cents, fee_version, payee_name, payee_document, payee_key_type, payee_key, state, \
                  returned_cents, submitted_at, created_at, updated_at, follow_up_at, follow_up_attempts) \
                  SELECT {owner}, {withdrawal}, 1, 'payout-' || {hex}, true, \
-                 {OUT_CENTS}, 0, 0, 'Ana Souza', '52998224725', 'EMAIL', 'bruno@example.com', 'submitting', 0, \
+                 {OUT_CENTS}, 0, 0, '{PAYER_NAME}', '{PAYER_DOCUMENT}', 'EMAIL', '{PAYEE_KEY}', 'submitting', 0, \
                  {AT_MICROS}, {AT_MICROS}, {AT_MICROS}, {due}, 0 {slots};"
             ),
         }
@@ -424,7 +453,8 @@ impl World {
 const QR_START: &str = "00020101021226850014br.gov.bcb.pix2563pix.simulator.example/qr/v2/";
 const QR_END: &str = "5204000053039865406100.005802BR5913PIX SIMULATOR6009SAO PAULO62070503***6304ABCD";
 
-fn qrcode(slot: u32) -> String {
+/// The QR code of a charge.
+pub fn qrcode(slot: u32) -> String {
     format!("{QR_START}{slot:08x}{QR_END}")
 }
 

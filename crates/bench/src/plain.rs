@@ -2,6 +2,8 @@
 //! commit. Honest: the queries are typed, prepared once a connection, by key, in the same schema, over a pool that doesn't
 //! ping, and nothing is asked twice: ten round trips, `BEGIN` and `COMMIT` among them. Two of them are written out here, since
 //! diesel's own UPDATE is prepared anew each time. Over PostgreSQL; `sqlite` has the same over a plain pool of SQLite.
+//!
+//! Here is a payment; the charge that it pays, a withdrawal and what is only read have files of their own.
 
 use std::io::Write;
 use std::time::Duration;
@@ -14,12 +16,19 @@ use diesel::query_builder::{AstPass, QueryFragment, QueryId};
 use diesel::result::QueryResult;
 use diesel::serialize::{self, IsNull, Output, ToSql};
 use diesel::sql_types::{BigInt, SqlType, Text};
-use diesel_async::pooled_connection::deadpool::Pool;
+use diesel_async::pooled_connection::deadpool::{Object, Pool};
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
 use uuid::Uuid;
 
-use crate::ops::{AT_MICROS, FEE_CENTS};
+use crate::ops::{AT_MICROS, FEE_CENTS, PAYER_DOCUMENT, PAYER_NAME};
+
+mod create;
+mod reads;
+mod reserve;
+
+pub use create::Order;
+pub use reserve::Payout;
 
 /// As many as the gateway's own pool for money has.
 const CONNECTIONS: usize = 8;
@@ -142,6 +151,7 @@ mod pg {
             integrator_id -> Id,
             id -> Id,
             due_at -> BigInt,
+            attempts -> BigInt,
         }
     }
 }
@@ -160,11 +170,15 @@ pub struct Paid {
     pub amount_cents: i64,
 }
 
-/// Why a payment was not credited.
+/// Why something was not done.
 #[derive(Debug)]
 pub enum PlainError {
     /// The charge is not to be paid.
     NotPending,
+    /// There is no such record.
+    NotFound,
+    /// The wallet has less than that.
+    Insufficient,
     /// The database failed.
     Database(String),
 }
@@ -173,10 +187,14 @@ impl std::fmt::Display for PlainError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::NotPending => f.write_str("the charge is not to be paid"),
+            Self::NotFound => f.write_str("there is no such record"),
+            Self::Insufficient => f.write_str("the wallet has less than that"),
             Self::Database(why) => write!(f, "the database failed: {why}"),
         }
     }
 }
+
+impl std::error::Error for PlainError {}
 
 impl From<diesel::result::Error> for PlainError {
     fn from(error: diesel::result::Error) -> Self {
@@ -204,9 +222,13 @@ impl Plain {
         Ok(Self { pool })
     }
 
+    async fn conn(&self) -> Result<Object<AsyncPgConnection>, PlainError> {
+        self.pool.get().await.map_err(|error| PlainError::Database(error.to_string()))
+    }
+
     /// Credits a payment.
     pub async fn settle(&self, paid: &Paid) -> Result<(), PlainError> {
-        let mut conn = self.pool.get().await.map_err(|error| PlainError::Database(error.to_string()))?;
+        let mut conn = self.conn().await?;
         conn.transaction::<(), PlainError, _>(async |conn| settle(conn, paid).await).await
     }
 }
@@ -304,8 +326,8 @@ async fn settle(conn: &mut AsyncPgConnection, paid: &Paid) -> Result<(), PlainEr
             receipts::number.eq(1_i64),
             receipts::amount_cents.eq(paid.amount_cents),
             receipts::paid_at.eq(AT_MICROS),
-            receipts::payer_name.eq("Ana Souza"),
-            receipts::payer_document.eq("52998224725"),
+            receipts::payer_name.eq(PAYER_NAME),
+            receipts::payer_document.eq(PAYER_DOCUMENT),
             receipts::created_at.eq(AT_MICROS),
         ))
         .execute(conn)
