@@ -68,6 +68,7 @@ use pix_domain::error::StoreError;
 use tokio::runtime::Handle;
 
 use apply::Applier;
+use books::Wallets;
 use error::DbError;
 use group::Gatherer;
 pub use group::{MAX_GATHER_WAIT, MAX_GROUP};
@@ -112,7 +113,7 @@ pub struct Grouping {
     /// How long the next group waits for those that the last one answered to come again; never more than
     /// [`MAX_GATHER_WAIT`]. Nobody waits on an idle store.
     pub gather_wait: Duration,
-    /// At most so many queries at once that look up records of one kind by their ids.
+    /// At most so many queries at once that look up records of one kind by their ids, or wallets.
     pub lookups_in_flight: usize,
 }
 
@@ -148,6 +149,7 @@ impl Default for PgOptions {
 struct Shares {
     charges: Sharing<Lookups<ChargeRow>>,
     withdrawals: Sharing<Lookups<WithdrawalRow>>,
+    wallets: Sharing<Wallets>,
     keeps: Sharing<Keeps>,
     puts: Sharing<Puts>,
 }
@@ -167,6 +169,7 @@ impl Shares {
         Self {
             charges: Sharing::new(Lookups::new(reads.clone()), lookups, runtime.clone()),
             withdrawals: Sharing::new(Lookups::new(reads.clone()), lookups, runtime.clone()),
+            wallets: Sharing::new(Wallets(reads.clone()), lookups, runtime.clone()),
             keeps: Sharing::new(Keeps(workers.clone()), callbacks, runtime.clone()),
             puts: Sharing::new(Puts(workers.clone()), callbacks, runtime.clone()),
         }

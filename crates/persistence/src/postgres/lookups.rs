@@ -170,15 +170,11 @@ impl<R: Kept> Lookups<R> {
         Self { reads, kind: PhantomData }
     }
 
-    /// What is there of these keys. Others wait for it: one whose answer stops halfway is given up, with its connection.
+    /// What is there of these keys.
     async fn load(&self, keys: &[Key]) -> Result<Found<R>, StoreError> {
         let mut conn = self.reads.get().await?;
-        let limit = self.reads.answer_timeout();
-        if let Ok(found) = timeout(limit, Self::read(&mut conn, keys)).await {
-            return found;
-        }
-        drop(Conn::take(conn));
-        Err(StoreError::Unavailable(format!("no whole answer within {} ms", limit.as_millis())))
+        let found = timeout(self.reads.answer_timeout(), Self::read(&mut conn, keys)).await;
+        self.reads.whole(conn, found)
     }
 
     /// The same, where a row that can't be read at all is nothing to the others: then each is read alone.

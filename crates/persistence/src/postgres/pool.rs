@@ -22,6 +22,7 @@ use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use pix_domain::error::StoreError;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, interval, timeout};
 use tokio_postgres::Config;
 
@@ -333,6 +334,20 @@ impl Connections {
             self.forget(&Conn::take(conn));
         }
         done
+    }
+
+    /// What was read over one of its connections within [`answer_timeout`](Self::answer_timeout), where others wait for it. An
+    /// answer that stopped halfway is given up, with its connection.
+    pub fn whole<T>(
+        &self,
+        conn: Conn,
+        read: Result<Result<T, StoreError>, Elapsed>,
+    ) -> Result<T, StoreError> {
+        read.unwrap_or_else(|_elapsed| {
+            drop(Conn::take(conn));
+            let limit = self.answer_timeout.as_millis();
+            Err(StoreError::Unavailable(format!("no whole answer within {limit} ms")))
+        })
     }
 
     /// How it is used.

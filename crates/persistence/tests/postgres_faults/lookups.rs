@@ -8,6 +8,9 @@ use pix_domain::charges::Charge;
 use pix_domain::charges::store::ChargeStore;
 use pix_domain::error::StoreError;
 use pix_domain::ids::{ChargeId, IntegratorId, WithdrawalId};
+use pix_domain::money::Cents;
+use pix_domain::wallet::Wallet;
+use pix_domain::wallet::store::WalletStore;
 use pix_domain::withdrawals::store::WithdrawalStore;
 use pix_persistence::postgres::{PgOptions, PgStore};
 use tokio::task::JoinHandle;
@@ -17,6 +20,8 @@ use super::support::{database, ends, open, options, server, services, session, u
 
 /// More than one query takes.
 const MANY: usize = 300;
+
+const CENT: Cents = Cents::new(1).unwrap();
 
 type Answer = Result<Option<Charge>, StoreError>;
 
@@ -143,6 +148,64 @@ async fn a_damaged_record_is_the_error_of_those_alone_who_look_it_up() {
             let found = ends(of_damaged).await.unwrap();
             let Err(StoreError::Damaged(text)) = found else { panic!("it was read: {found:?}") };
             assert!(text.starts_with(told) && !text.contains("SECRET"), "{text}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn each_of_many_reads_of_wallets_has_its_own_as_it_is_then() {
+    let place = Place::new(options()).await;
+    let [rich, damaged] = [place.services.funded(100).await, place.services.funded(300).await];
+    let without = IntegratorId(place.services.id());
+    let before = [
+        place.store.wallet(rich).await.unwrap(),
+        place.store.wallet(damaged).await.unwrap(),
+        Wallet::default(),
+    ];
+    let locker = session(&server().url(&place.database)).await;
+    locker.batch_execute("BEGIN; LOCK TABLE wallets").await.unwrap();
+    let read = |owner: IntegratorId| {
+        let store = place.store.clone();
+        tokio::spawn(async move { store.wallet(owner).await })
+    };
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database() \
+                   AND query LIKE 'SELECT \"wallets\"%'";
+    let wait = async |queries: &str| {
+        until("reads wait", async || server().psql(&place.database, waiting).unwrap() == queries).await;
+    };
+    // The first waits for the table; those that come then are in line, and go together.
+    let first = read(rich);
+    wait("1").await;
+    let reads: Vec<_> = (0..MANY).map(|number| read([rich, damaged, without][number % 3])).collect();
+    wait("2").await;
+    locker
+        .batch_execute(
+            "ALTER TABLE wallets DROP CONSTRAINT wallets_available_cents_check; \
+             UPDATE wallets SET available_cents = available_cents + 1; COMMIT",
+        )
+        .await
+        .unwrap();
+    let more = |wallet: &Wallet| Wallet { available: wallet.available.checked_add(CENT).unwrap(), ..*wallet };
+    let now = [more(&before[0]), more(&before[1]), before[2]];
+    assert_eq!(ends(first).await.unwrap(), Ok(now[0]));
+    for (number, read) in reads.into_iter().enumerate() {
+        assert_eq!(ends(read).await.unwrap(), Ok(now[number % 3]), "what was committed before is seen");
+    }
+    // What can't be read is the error of its own alone.
+    let owner = format!("UPDATE wallets SET available_cents = -7 WHERE integrator_id = '{}'", damaged.0);
+    server().psql(&place.database, &owner).unwrap();
+    locker.batch_execute("BEGIN; LOCK TABLE wallets").await.unwrap();
+    let first = read(rich);
+    wait("1").await;
+    let reads: Vec<_> = (0..20).map(|number| read([rich, damaged][number % 2])).collect();
+    wait("2").await;
+    locker.batch_execute("ROLLBACK").await.unwrap();
+    assert!(ends(first).await.unwrap().is_ok());
+    for (number, read) in reads.into_iter().enumerate() {
+        let found = ends(read).await.unwrap();
+        match number % 2 {
+            0 => assert_eq!(found, Ok(now[0])),
+            _ => assert!(matches!(found, Err(StoreError::Damaged(_))), "{found:?}"),
         }
     }
 }
