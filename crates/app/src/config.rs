@@ -152,7 +152,7 @@ pub const SETTINGS: &[Setting] = &[
     open(
         "PIX_DB_LOOKUPS_IN_FLIGHT",
         Some("2"),
-        "PostgreSQL: at most so many queries at once that look charges up by their ids, so many for withdrawals, and so many for wallets, 1 to 16; whoever comes meanwhile shares the next one, with PIX_DB_GROUP.",
+        "PostgreSQL: at most so many queries at once that look up one kind of thing by its key (charges and withdrawals by id and by name, wallets, idempotency keys, payments like one, references), 1 to 16; whoever comes meanwhile shares the next one, with PIX_DB_GROUP.",
     ),
     open(
         "PIX_CACHE_TTL_MS",

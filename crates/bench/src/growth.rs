@@ -5,12 +5,15 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use anyhow::ensure;
 use pix_domain::ports::Stores;
 
 use crate::Bench;
 use crate::lab::{Applying, Lab, stores};
 use crate::measure::{Client, Turn, drive};
-use crate::ops::{AT_MICROS, Dialect, FRESH, Op, Seed, World};
+use crate::ops::{
+    AT_MICROS, Dialect, FRESH, OUT_CENTS, Op, PAID_CENTS, PAYER_DOCUMENT, PAYER_NAME, Seed, World,
+};
 use crate::proc::memory_mib;
 use crate::program::Gateway;
 use crate::report::Row;
@@ -47,7 +50,7 @@ const FLOOR: f64 = 0.667;
 fn fill(bench: &Bench, lab: &Lab, world: World, rows: u32) -> anyhow::Result<String> {
     let name = lab.empty(&bench.runtime)?;
     let server = lab.server();
-    let of_tables = "schemaname = 'public' AND tablename IN ('charges', 'withdrawals') AND indexname NOT IN \
+    let of_tables = "schemaname = 'public' AND tablename IN ('charges', 'withdrawals', 'receipts', 'refunds') AND indexname NOT IN \
                      (SELECT conname FROM pg_constraint)";
     let made = server.psql(&name, &format!("SELECT indexdef FROM pg_indexes WHERE {of_tables}"))?;
     let dropped = server.psql(
@@ -72,14 +75,14 @@ fn fill(bench: &Bench, lab: &Lab, world: World, rows: u32) -> anyhow::Result<Str
     for index in made.lines() {
         server.psql(&name, &format!("SET maintenance_work_mem = '1GB'; {index}"))?;
     }
-    for table in ["charges", "withdrawals", "postings", "events", "wallets", "receipts"] {
+    for table in ["charges", "withdrawals", "postings", "events", "wallets", "receipts", "refunds"] {
         server.psql(&name, &format!("VACUUM (FREEZE, ANALYZE) {table}"))?;
     }
     server.psql(&name, "CHECKPOINT")?;
     Ok(name)
 }
 
-/// Postings, events and receipts of the bulk.
+/// Postings, events, receipts and refunds of the bulk.
 fn history(world: World, from: u32, to: u32) -> String {
     let wallets = world.wallets.max(1);
     let owner = format!("('00000000-0000-7000-8000-00ff' || lpad(to_hex(s % {wallets}), 8, '0'))::uuid");
@@ -91,6 +94,20 @@ fn history(world: World, from: u32, to: u32) -> String {
         "INSERT INTO postings (integrator_id, entry, debit, credit, amount_cents, reason, resource_kind, resource_id, \
          available_after_cents, held_after_cents, created_at) SELECT {owner}, 1 + s / {wallets}, 'clearing', \
          'available', 1, 'charge_paid', 'charge', {charge}, 1, 1, {AT_MICROS} {slots};"
+    );
+    let _ = writeln!(
+        text,
+        "INSERT INTO receipts (integrator_id, receipt_key, charge_id, number, amount_cents, paid_at, payer_name, payer_document, \
+         created_at) SELECT {owner}, 'E12345678202611211200000' || lpad(to_hex({BULK} + s), 8, '0'), {charge}, 1, {PAID_CENTS}, {AT_MICROS}, \
+         '{PAYER_NAME}', '{PAYER_DOCUMENT}', {AT_MICROS} {slots};"
+    );
+    let _ = writeln!(
+        text,
+        "INSERT INTO refunds (integrator_id, id, version, charge_id, charge_provider_id, external_id, external_id_given, amount_cents, \
+         amount_given, fee_cents, fee_version, state, submitted_at, created_at, updated_at, follow_up_attempts) \
+         SELECT {owner}, ('00000000-0000-7000-8000-0003' || lpad(to_hex({BULK} + s), 8, '0'))::uuid, 1, {charge}, \
+         'provider-' || lpad(to_hex({BULK} + s), 8, '0'), 'refund-' || lpad(to_hex({BULK} + s), 8, '0'), true, {OUT_CENTS}, true, 0, 0, 'completed', {AT_MICROS}, {AT_MICROS}, {AT_MICROS}, \
+         0 {slots};"
     );
     let _ = writeln!(
         text,
@@ -178,7 +195,9 @@ impl Filled {
         } else {
             StoreClient::from(CLIENTS, &stores, self.world, op, first, first + WORK)
         };
-        Ok(bench.runtime.block_on(drive(clients, bench.plan, || (), || ()))?.per_second())
+        let measured = bench.runtime.block_on(drive(clients, bench.plan, || (), || ()))?;
+        ensure!(measured.refused == 0, "{} of {} were refused", measured.refused, op.name());
+        Ok(measured.per_second())
     }
 
     /// The rate of each command, in the order of [`Op::ALL`].
@@ -238,11 +257,21 @@ fn keep_first(
     Ok(())
 }
 
+/// What the gateway takes to start on a database.
+fn started(bench: &mut Bench, url: &str, case: &str) -> anyhow::Result<()> {
+    let gateway = Gateway::start(bench, url)?;
+    let millis = gateway.ready_after.as_secs_f64() * 1e3;
+    let memory = memory_mib(gateway.pid())?;
+    bench.report.row(Row::figure(format!("growth: start to ready, {case}"), millis, "ms"));
+    bench.report.row(Row::figure(format!("growth: memory at start, {case}"), memory, "MiB"));
+    Ok(())
+}
+
 /// The whole part.
 pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
     let about = format!(
-        "Each command from {CLIENTS} clients, grouped, with so many rows in `charges`, `withdrawals`, `postings` and `events` \
-         each, over {INTEGRATORS} integrators. Reads come first and read any of them, after `charges` and its primary key were read \
+        "Each command from {CLIENTS} clients, grouped, with so many rows in `charges`, `withdrawals`, `receipts`, `refunds`, \
+         `postings` and `events` each, over {INTEGRATORS} integrators. Reads come first and read any of them, after `charges` and its primary key were read \
          through once (`pg_prewarm`): all tables together may be more than memory holds. *As the fill left it* is without that. What \
          a command uses up ({WORK} rows) comes right before it, so that the tables of the later ones hold that much more. The \
          reference is the smallest; flat within 1.5 times."
@@ -262,15 +291,7 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
             rows_of(bench, (&filled, &rates), base, &mut attempts, (&case, "of the rate at 1,000 rows"))?;
         }
         let url = bench.lab()?.server().url(&filled.name);
-        match Gateway::start(bench, &url) {
-            Ok(gateway) => {
-                let millis = gateway.ready_after.as_secs_f64() * 1e3;
-                let memory = memory_mib(gateway.pid())?;
-                bench.report.row(Row::figure(format!("growth: start to ready, {rows} rows"), millis, "ms"));
-                bench.report.row(Row::figure(format!("growth: memory at start, {rows} rows"), memory, "MiB"));
-            }
-            Err(error) => bench.report.say(&format!("The gateway was not started: {error:#}")),
-        }
+        started(bench, &url, &format!("{rows} rows"))?;
         keep_first(bench, &mut base, filled, rates)?;
     }
     if let Some((filled, _)) = base {
@@ -284,6 +305,8 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
             let case = format!("{wallets} integrators");
             rows_of(bench, (&filled, &rates), base, &mut attempts, (&case, "of the rate with 1 integrator"))?;
         }
+        let url = bench.lab()?.server().url(&filled.name);
+        started(bench, &url, &format!("{wallets} integrators"))?;
         keep_first(bench, &mut base, filled, rates)?;
     }
     if let Some((filled, _)) = base {

@@ -97,6 +97,11 @@ impl Op {
         !matches!(self, Self::Consult | Self::List)
     }
 
+    /// Whether it moves money in its wallet, which a hot one's others wait for. Making a charge doesn't.
+    pub const fn moves_money(self) -> bool {
+        matches!(self, Self::Settle | Self::Reserve | Self::Release | Self::Refund)
+    }
+
     /// What must be there, a row a slot.
     pub const fn needs(self) -> Seed {
         match self {

@@ -16,7 +16,7 @@ use crate::report::Row;
 
 /// Against `pgbench`, one by one.
 const FLOOR_ONE_BY_ONE: f64 = 0.8;
-/// Settling in groups against `pgbench`, at the most clients: one wallet, and many.
+/// In groups against `pgbench`, at the most clients, of what moves money in a wallet: one wallet, and many.
 const FLOOR_GROUPED_HOT: f64 = 10.0;
 const FLOOR_GROUPED_MANY: f64 = 2.0;
 /// Past the last slot that is never reached.
@@ -177,7 +177,7 @@ fn compare(bench: &mut Bench, world: World, op: Op, clients: u32, most_clients: 
         );
         let row = Row::more(format!("store: {case}, grouped"), grouped.per_second(), limit, "/s").note(note);
         let floor = if world.wallets == 1 { FLOOR_GROUPED_HOT } else { FLOOR_GROUPED_MANY };
-        Ok(vec![if op == Op::Settle && most_clients { row.floor(floor) } else { row }])
+        Ok(vec![if op.moves_money() && most_clients { row.floor(floor) } else { row }])
     })
 }
 

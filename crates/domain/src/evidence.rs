@@ -222,7 +222,13 @@ impl Ports {
     /// Keeps evidence that changed nothing, unless it only repeats what was seen just before. A store that can't take it now loses a line
     /// of the story and no money, so that is no error.
     pub(crate) async fn note(&self, evidence: Evidence) {
-        let Ok(known) = self.stores.evidence.list(evidence.resource).await else { return };
+        if let Ok(known) = self.stores.evidence.list(evidence.resource).await {
+            self.note_beside(&known, evidence).await;
+        }
+    }
+
+    /// The same, beside what is `known` of the record, where it was just read.
+    pub(crate) async fn note_beside(&self, known: &[Evidence], evidence: Evidence) {
         let repeats = known
             .iter()
             .rev()

@@ -238,17 +238,16 @@ impl TransactionService {
     pub async fn called_back(&self, resource: ResourceRef, callback: &Callback) {
         if resource.kind != ResourceKind::Charge {
             let detail = format!("{} bytes, digest {}", callback.body.len(), callback.digest().simple());
-            let known = self.ports.stores.evidence.list(resource).await;
+            let Ok(known) = self.ports.stores.evidence.list(resource).await else { return };
             let is_same = |seen: &Evidence| {
                 seen.kind == EvidenceKind::Callback
                     && seen.at >= callback.received_at
                     && seen.detail == detail
             };
-            if known.is_ok_and(|known| known.iter().any(is_same)) {
-                return;
+            if !known.iter().any(is_same) {
+                let seen = Seen::new(EvidenceKind::Callback, Proof::Nothing, &detail);
+                self.ports.note_beside(&known, self.ports.evidence(resource, seen)).await;
             }
-            let seen = Seen::new(EvidenceKind::Callback, Proof::Nothing, &detail);
-            self.ports.note(self.ports.evidence(resource, seen)).await;
         }
     }
 

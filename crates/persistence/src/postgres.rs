@@ -9,6 +9,7 @@
 //! | `group` | gathering concurrent transitions |
 //! | `sharing` | what many ask at once, and what shares statements |
 //! | `lookups` | looking records up by their ids, many in one query |
+//! | `by_key` | what else is found by a key alone: wallets, names, handles, twins, references |
 //! | `apply` | running them: one by one, or a group; and finding out what became of a lost commit |
 //! | `due`, `inbox` | the statements of the workers |
 //! | `charges`, `withdrawals`, `refunds`, `books`, `evidence`, `follow_ups`, `callbacks`, `audit_log`, `seals`, `settings`, `facts` | the other ports |
@@ -31,6 +32,7 @@ mod apply;
 mod ask;
 mod audit_log;
 mod books;
+mod by_key;
 mod callbacks;
 mod charges;
 mod columns;
@@ -68,7 +70,7 @@ use pix_domain::error::StoreError;
 use tokio::runtime::Handle;
 
 use apply::Applier;
-use books::Wallets;
+use by_key::{ChargesNamed, Handled, OfOwner, Reads, Referred, TwinsNamed, WithdrawalsNamed};
 use error::DbError;
 use group::Gatherer;
 pub use group::{MAX_GATHER_WAIT, MAX_GROUP};
@@ -113,7 +115,7 @@ pub struct Grouping {
     /// How long the next group waits for those that the last one answered to come again; never more than
     /// [`MAX_GATHER_WAIT`]. Nobody waits on an idle store.
     pub gather_wait: Duration,
-    /// At most so many queries at once that look up records of one kind by their ids, or wallets.
+    /// At most so many queries at once that look up one kind of thing by their keys: records by ids or names, wallets.
     pub lookups_in_flight: usize,
 }
 
@@ -149,7 +151,12 @@ impl Default for PgOptions {
 struct Shares {
     charges: Sharing<Lookups<ChargeRow>>,
     withdrawals: Sharing<Lookups<WithdrawalRow>>,
-    wallets: Sharing<Wallets>,
+    wallets: Sharing<Reads<OfOwner>>,
+    charges_named: Sharing<Reads<ChargesNamed>>,
+    withdrawals_named: Sharing<Reads<WithdrawalsNamed>>,
+    handles: Sharing<Reads<Handled>>,
+    twins: Sharing<Reads<TwinsNamed>>,
+    referred: Sharing<Reads<Referred>>,
     keeps: Sharing<Keeps>,
     puts: Sharing<Puts>,
 }
@@ -169,7 +176,12 @@ impl Shares {
         Self {
             charges: Sharing::new(Lookups::new(reads.clone()), lookups, runtime.clone()),
             withdrawals: Sharing::new(Lookups::new(reads.clone()), lookups, runtime.clone()),
-            wallets: Sharing::new(Wallets(reads.clone()), lookups, runtime.clone()),
+            wallets: Sharing::new(Reads::new(reads.clone()), lookups, runtime.clone()),
+            charges_named: Sharing::new(Reads::new(reads.clone()), lookups, runtime.clone()),
+            withdrawals_named: Sharing::new(Reads::new(reads.clone()), lookups, runtime.clone()),
+            handles: Sharing::new(Reads::new(reads.clone()), lookups, runtime.clone()),
+            twins: Sharing::new(Reads::new(reads.clone()), lookups, runtime.clone()),
+            referred: Sharing::new(Reads::new(reads.clone()), lookups, runtime.clone()),
             keeps: Sharing::new(Keeps(workers.clone()), callbacks, runtime.clone()),
             puts: Sharing::new(Puts(workers.clone()), callbacks, runtime.clone()),
         }

@@ -342,11 +342,18 @@ async fn the_integrator_leads_every_key_of_what_belongs_to_one() {
     let name = migrated().await;
     let others = "SELECT string_agg(conname, ' ' ORDER BY conname COLLATE \"C\") FROM pg_constraint \
                   JOIN pg_attribute ON attrelid = conrelid AND attnum = conkey[1] \
-                  WHERE connamespace = 'public'::regnamespace AND contype IN ('p', 'u', 'f') \
+                  WHERE connamespace = 'public'::regnamespace AND contype = 'f' \
                   AND attname <> 'integrator_id' AND conrelid <> '__diesel_schema_migrations'::regclass";
+    assert_eq!(sql(&name, others), "");
+    // Unique indexes, whether or not a constraint has made them.
+    let others = "SELECT string_agg(relname, ' ' ORDER BY relname COLLATE \"C\") FROM pg_index \
+                  JOIN pg_class ON pg_class.oid = indexrelid \
+                  LEFT JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] \
+                  WHERE relnamespace = 'public'::regnamespace AND indisunique \
+                  AND attname IS DISTINCT FROM 'integrator_id' AND indrelid <> '__diesel_schema_migrations'::regclass";
     // The journal and the callbacks are of the whole deployment, as facts are.
-    let expected =
-        "api_keys_pkey audit_log_pkey callbacks_pkey facts_pkey integrators_pkey receipts_number_key";
+    let expected = "api_keys_pkey audit_log_pkey callbacks_pkey callbacks_waiting_key facts_pkey integrators_pkey \
+                    receipts_number_key";
     assert_eq!(sql(&name, others), expected);
 }
 

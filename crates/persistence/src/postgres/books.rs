@@ -1,6 +1,6 @@
 //! Reads of wallets and of whole books.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use diesel::dsl::count_star;
@@ -12,14 +12,12 @@ use pix_domain::error::StoreError;
 use pix_domain::ids::{IntegratorId, ResourceRef};
 use pix_domain::wallet::store::{EntryQuery, WalletStore};
 use pix_domain::wallet::{Entry, Wallet};
-use tokio::time::timeout;
 
 use super::PgStore;
 use super::ask::Ask;
+use super::by_key::OfOwner;
 use super::error::Of;
 use super::people::opened;
-use super::pool::{Conn, Connections};
-use super::sharing::{Answer, Shared};
 use crate::codec::{self, DbId};
 use crate::entries::entries;
 use crate::rows::{
@@ -30,12 +28,7 @@ use crate::schema::{charges, events, findings, postings, receipts, refunds, spli
 #[async_trait]
 impl WalletStore for PgStore {
     async fn wallet(&self, integrator_id: IntegratorId) -> Result<Wallet, StoreError> {
-        let owner = DbId::from(integrator_id);
-        if let Some(shares) = &self.shares {
-            return shares.wallets.ask(owner).await;
-        }
-        let mut conn = self.reads().await?;
-        wallet(&mut conn, owner).await
+        self.by_key::<OfOwner>(|shares| &shares.wallets, integrator_id.into()).await
     }
 
     async fn entries(
@@ -47,42 +40,6 @@ impl WalletStore for PgStore {
         let wanted = entries!(DbId::from(integrator_id), query);
         let rows: Vec<PostingRow> = wanted.rows(&mut conn).await.of("postings")?;
         rows.into_iter().map(Entry::try_from).collect()
-    }
-}
-
-/// Reading wallets, many in one query; each is its own's alone, as in `lookups`.
-#[derive(Debug)]
-pub struct Wallets(pub Connections);
-
-impl Wallets {
-    async fn read(conn: &mut Conn, owners: &BTreeSet<DbId>) -> Result<BTreeMap<DbId, WalletRow>, StoreError> {
-        let of_them = wallets::table.filter(wallets::integrator_id.eq_any(owners));
-        let rows: Vec<WalletRow> = of_them.select(WalletRow::as_select()).rows(conn).await.of("wallets")?;
-        Ok(rows.into_iter().map(|row| (row.integrator_id, row)).collect())
-    }
-
-    async fn load(&self, owners: &BTreeSet<DbId>) -> Result<BTreeMap<DbId, WalletRow>, StoreError> {
-        let mut conn = self.0.get().await?;
-        let found = timeout(self.0.answer_timeout(), Self::read(&mut conn, owners)).await;
-        self.0.whole(conn, found)
-    }
-}
-
-#[async_trait]
-impl Shared for Wallets {
-    type Asked = DbId;
-    type Found = Wallet;
-    const WHAT: &'static str = "reads";
-    const MOST: usize = 256;
-    const WRITES: bool = false;
-
-    async fn answer(&self, asked: Vec<DbId>) -> Vec<Answer<Self>> {
-        let found = self.load(&asked.iter().copied().collect()).await;
-        let one = |owner: &DbId| {
-            let row = found.as_ref().map_err(Clone::clone)?.get(owner);
-            row.copied().map_or(Ok(Wallet::default()), Wallet::try_from)
-        };
-        asked.iter().map(one).collect()
     }
 }
 

@@ -13,6 +13,7 @@ use pix_domain::text::ExternalId;
 
 use super::PgStore;
 use super::ask::Ask;
+use super::by_key::ChargesNamed;
 use super::error::Of;
 use super::lookups::find;
 use super::page::page;
@@ -39,17 +40,12 @@ impl ChargeStore for PgStore {
         integrator_id: IntegratorId,
         external_id: &ExternalId,
     ) -> Result<Option<Charge>, StoreError> {
-        let mut conn = self.reads().await?;
-        let of_owner = charges::integrator_id.eq(DbId::from(integrator_id));
-        let named = of_owner.and(charges::external_id.eq(external_id.as_str()));
-        let found: Option<Box<ChargeRow>> = charges::table
-            .filter(named)
-            .select(columns_of::<ChargeRow>())
-            .limit(1)
-            .found(&mut conn)
-            .await
-            .of("charges")?;
-        opened_one(&mut conn, found).await
+        let name = (integrator_id.into(), external_id.as_str().to_owned());
+        // A name is there once, and stays.
+        match self.by_key::<ChargesNamed>(|shares| &shares.charges_named, name).await? {
+            Some(id) => ChargeStore::find(self, integrator_id, ChargeId(id.0)).await,
+            None => Ok(None),
+        }
     }
 
     async fn find_by_pix_id(

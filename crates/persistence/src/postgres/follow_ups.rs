@@ -3,10 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use diesel::pg::Pg;
-use diesel::prelude::{CombineDsl, ExpressionMethods, IntoSql, QueryDsl, SelectableHelper};
-use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
-use diesel::result::QueryResult;
+use diesel::prelude::{CombineDsl, ExpressionMethods, IntoSql, QueryDsl};
 use diesel::sql_types::Text;
 use diesel_async::RunQueryDsl;
 use pix_domain::error::StoreError;
@@ -18,11 +15,11 @@ use uuid::Uuid;
 
 use super::PgStore;
 use super::ask::Ask;
+use super::by_key::{Handled, Referred, TwinsNamed};
 use super::due::{Claim, Claimed, CountOpen, Open, PutOff, kind_of};
 use super::error::Of;
-use crate::codec::{self, DbId, DbTime, Id, damaged};
-use crate::rows::TwinRow;
-use crate::schema::{charges, handles, refunds, twins, withdrawals};
+use crate::codec::{self, DbId, DbTime, damaged};
+use crate::schema::{charges, refunds, withdrawals};
 
 #[async_trait]
 impl FollowUpStore for PgStore {
@@ -83,36 +80,6 @@ macro_rules! owner_of {
     };
 }
 
-/// The kinds, the owners and the ids of the records whose id has this part. What is put together out of pieces of SQL
-/// is prepared each time; this is prepared once.
-struct Bearers(String);
-
-impl QueryFragment<Pg> for Bearers {
-    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        let tables = [(ResourceKind::Withdrawal, "withdrawals"), (ResourceKind::Refund, "refunds")];
-        for (index, (kind, table)) in tables.into_iter().enumerate() {
-            out.push_sql(if index == 0 { "SELECT '" } else { " UNION ALL SELECT '" });
-            out.push_sql(kind.as_str());
-            out.push_sql("', integrator_id, id FROM ");
-            out.push_sql(table);
-            out.push_sql(" WHERE substr(id::text, 15) = ");
-            out.push_bind_param::<Text, _>(&self.0)?;
-            out.push_sql(" AND substr(id::text, 15, 1) = '8'");
-        }
-        Ok(())
-    }
-}
-
-impl QueryId for Bearers {
-    type QueryId = Self;
-
-    const HAS_STATIC_QUERY_ID: bool = true;
-}
-
-impl Query for Bearers {
-    type SqlType = (Text, Id, Id);
-}
-
 #[async_trait]
 impl LookupStore for PgStore {
     async fn find_handle(
@@ -121,28 +88,20 @@ impl LookupStore for PgStore {
         kind: ResourceKind,
         key: &IdempotencyKey,
     ) -> Result<Option<Uuid>, StoreError> {
-        let mut conn = self.reads().await?;
-        let handle = handles::table.find((DbId::from(integrator_id), kind.as_str(), key.as_str()));
-        let found = handle.select(handles::resource_id).limit(1).found::<DbId>(&mut conn).await;
-        Ok(found.of("handles")?.map(|id| id.0))
+        let handle = (integrator_id.into(), kind.as_str(), key.as_str().to_owned());
+        Ok(self.by_key::<Handled>(|shares| &shares.handles, handle).await?.map(|id| id.0))
     }
 
     async fn find_twins(&self, integrator_id: IntegratorId, key: Uuid) -> Result<Vec<Uuid>, StoreError> {
-        let mut conn = self.reads().await?;
-        let found = twins::table.find((DbId::from(integrator_id), DbId(key))).select(TwinRow::as_select());
-        let row: Option<TwinRow> = found.found(&mut conn).await.of("twins")?;
-        row.map_or_else(|| Ok(Vec::new()), TwinRow::ids)
+        self.by_key::<TwinsNamed>(|shares| &shares.twins, (integrator_id.into(), DbId(key))).await
     }
 
     async fn locate(&self, id: Uuid) -> Result<Option<ResourceRef>, StoreError> {
+        if ids::is_timeless(id) {
+            return self.by_key::<Referred>(|shares| &shares.referred, codec::reference_key(id)).await;
+        }
         let mut conn = self.reads().await?;
         let key = DbId(id);
-        if ids::is_timeless(id) {
-            let bearers = Bearers(codec::reference_key(id));
-            let rows: Vec<(String, DbId, DbId)> = bearers.rows(&mut conn).await.of("records")?;
-            let first = rows.into_iter().next();
-            return first.map(|(kind, owner, id)| codec::resource("kind", owner, &kind, id)).transpose();
-        }
         let rows: Vec<(String, DbId)> = owner_of!(charges, ResourceKind::Charge, key)
             .union_all(owner_of!(withdrawals, ResourceKind::Withdrawal, key))
             .union_all(owner_of!(refunds, ResourceKind::Refund, key))

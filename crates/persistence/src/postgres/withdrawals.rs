@@ -11,6 +11,7 @@ use pix_domain::withdrawals::store::WithdrawalStore;
 
 use super::PgStore;
 use super::ask::Ask;
+use super::by_key::WithdrawalsNamed;
 use super::error::Of;
 use super::lookups::find;
 use super::page::page;
@@ -55,18 +56,12 @@ impl WithdrawalStore for PgStore {
         integrator_id: IntegratorId,
         external_id: &ExternalId,
     ) -> Result<Option<Withdrawal>, StoreError> {
-        let mut conn = self.reads().await?;
-        let of_owner = withdrawals::integrator_id.eq(DbId::from(integrator_id));
-        let named = of_owner.and(withdrawals::external_id.eq(external_id.as_str()));
-        // A name is there once. An order would lead a server that has seen the table empty through the records in that order.
-        let found: Option<Box<WithdrawalRow>> = withdrawals::table
-            .filter(named)
-            .select(columns_of::<WithdrawalRow>())
-            .limit(1)
-            .found(&mut conn)
-            .await
-            .of("withdrawals")?;
-        opened_one(&mut conn, found).await
+        let name = (integrator_id.into(), external_id.as_str().to_owned());
+        // A name is there once, and stays.
+        match self.by_key::<WithdrawalsNamed>(|shares| &shares.withdrawals_named, name).await? {
+            Some(id) => WithdrawalStore::find(self, integrator_id, WithdrawalId(id.0)).await,
+            None => Ok(None),
+        }
     }
 
     async fn find_by_pix_id(

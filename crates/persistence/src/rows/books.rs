@@ -13,7 +13,7 @@ use crate::codec::{self, DbId, DbTime, damaged};
 use crate::schema::{events, findings, handles, postings, wallets};
 
 /// A wallet as it is kept.
-#[derive(Clone, Copy, Queryable, Selectable, Insertable)]
+#[derive(Queryable, Selectable, Insertable)]
 #[diesel(table_name = wallets, treat_none_as_default_value = false)]
 pub struct WalletRow {
     pub integrator_id: DbId,

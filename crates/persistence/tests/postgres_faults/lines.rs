@@ -23,8 +23,8 @@ use pix_pg_server::{Cut, CutPoint, CutProxy, CutSide};
 use tokio::net::TcpListener;
 
 use super::support::{
-    PATIENCE, assert_books_are_clean, database, ends, happened, mark, named, namesake, open, options,
-    releasing, server, services, session, settling, until, way_to_server,
+    PATIENCE, assert_books_are_clean, database, ends, giving_back, happened, mark, named, namesake, open,
+    options, releasing, server, services, session, settling, sharing, until, way_to_server, with_parts,
 };
 
 const SIDES: [CutSide; 2] = [CutSide::Before, CutSide::After];
@@ -111,6 +111,36 @@ async fn what_was_cut_around_happens_once_and_is_acknowledged() {
                 assert!(place.has(&mark));
             }
             assert_eq!(services.balances(place.owner).await, (available + 10_000 - 700 - 300, held));
+        }
+        assert_books_are_clean(&place.store).await;
+    }
+}
+
+#[tokio::test]
+async fn what_gives_others_their_parts_happens_once_for_all_of_them() {
+    for options in ways() {
+        let place = Place::new(options).await;
+        let services = &place.services;
+        let recipients = [services.integrator().await, services.integrator().await];
+        for (side, times) in SIDES.into_iter().zip(1..) {
+            let opening = sharing(services, place.owner, &recipients);
+            let charge = opening.charge().unwrap().clone();
+            services.apply(opening).await;
+            let paying = with_parts(services.credit_intent(&charge, services.payment(10_000)), None);
+            let paid = paying.charge().unwrap().clone();
+            let refunding = services.refund_intent(&paid, 1_000);
+            let giving_back = giving_back(services, &refunding, &paying);
+            for transition in [paying, refunding, giving_back] {
+                let mark = mark(&transition);
+                assert_eq!(place.cut_around(side, transition).await, Ok(()), "{mark} {side:?}");
+                assert!(place.has(&mark));
+            }
+            assert_eq!(
+                services.balances(place.owner).await,
+                (100_000 + times * (10_000 - 3_000 - 2_000 - 1_000 + 300 + 200), 0)
+            );
+            assert_eq!(services.balances(recipients[0]).await, (times * (3_000 - 300), 0));
+            assert_eq!(services.balances(recipients[1]).await, (times * (2_000 - 200), 0));
         }
         assert_books_are_clean(&place.store).await;
     }

@@ -169,7 +169,7 @@ async fn each_of_many_reads_of_wallets_has_its_own_as_it_is_then() {
         tokio::spawn(async move { store.wallet(owner).await })
     };
     let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database() \
-                   AND query LIKE 'SELECT \"wallets\"%'";
+                   AND query LIKE '%FROM wallets WHERE%'";
     let wait = async |queries: &str| {
         until("reads wait", async || server().psql(&place.database, waiting).unwrap() == queries).await;
     };

@@ -30,11 +30,14 @@ use pix_domain::withdrawals::store::WithdrawalStore;
 use pix_persistence::postgres::{PgOptions, PgStore};
 use pix_pg_server::{Options, PgServer};
 
-use super::support::{PATIENCE, database, named, namesake, open, options, releasing, services, settling};
+use super::support::{
+    PATIENCE, database, giving_back, named, namesake, open, options, releasing, services, settling, sharing,
+    with_parts,
+};
 
 /// How many rows each table is filled to.
 const ROWS: usize = 10_000;
-const TABLES: [&str; 18] = [
+const TABLES: [&str; 19] = [
     "integrators",
     "wallets",
     "charges",
@@ -53,10 +56,11 @@ const TABLES: [&str; 18] = [
     "audit_log",
     "payee_keys",
     "locked_parts",
+    "splits",
 ];
 
 /// What the statements that are looked at have in them.
-const OURS: [&str; 19] = [
+const OURS: [&str; 22] = [
     "Query Text: WITH",
     "Query Text: WITH paid AS (UPDATE charges AS t SET",
     "FROM (VALUES ($1,",
@@ -68,9 +72,12 @@ const OURS: [&str; 19] = [
     "\"provider_id\" = $2",
     "\"end_to_end_id\" = $2",
     "\"return_id\" = $2",
-    "substr(id::text, 15) = $1",
-    "FROM \"handles\"",
-    "FROM \"twins\"",
+    "substr(id::text, 15) = wanted.reference",
+    "FROM handles WHERE handles.integrator_id = wanted",
+    "FROM twins WHERE twins.integrator_id = wanted",
+    "FROM wallets WHERE wallets.integrator_id = wanted",
+    "FROM charges WHERE charges.integrator_id = wanted",
+    "FROM withdrawals WHERE withdrawals.integrator_id = wanted",
     "FROM \"receipts\"",
     "callbacks",
     "audit_log",
@@ -95,9 +102,18 @@ async fn every_shape(store: &Arc<PgStore>, services: &Services, owner: Integrato
             let of_refund = refunding.charge().unwrap().clone();
             let finding = Transition::new(owner, services.now()).find(paid.resource(), "odd", "odd".into());
             let back = services.paid_charge(owner, 1_000).await;
-            steps[0].extend([opening, next(back.take_back(cents(400), services.now()))]);
+            let recipients = [services.integrator().await, services.integrator().await];
+            let shared = sharing(services, owner, &recipients);
+            let of_shared = shared.charge().unwrap().clone();
+            let giving = with_parts(services.credit_intent(&of_shared, services.payment(10_000)), None);
+            let after = giving.charge().unwrap().clone();
+            let sending = services.refund_intent(&after, 1_000);
+            let taking = giving_back(services, &sending, &giving);
+            steps[0].extend([opening, next(back.take_back(cents(400), services.now())), shared]);
             steps[1].extend([paying, holding[0].clone(), holding[1].clone(), namesake(services, &charge)]);
-            steps[2].extend([settling(services, &first), releasing(services, &second), refunding]);
+            steps[1].push(giving);
+            steps[2].extend([settling(services, &first), releasing(services, &second), refunding, sending]);
+            steps[3].push(taking);
             steps[3].extend([next(refund.complete(of_refund, done, services.now())), finding]);
             // Payments and nothing else.
             let charge = services.charge(owner, 10_000).await;
@@ -151,6 +167,7 @@ async fn every_errand(store: &Arc<PgStore>, services: &Services, owner: Integrat
     let id = services.id();
     assert_eq!(ChargeStore::find(&**store, owner, ChargeId(id)).await.unwrap(), None);
     assert_eq!(WithdrawalStore::find(&**store, owner, WithdrawalId(id)).await.unwrap(), None);
+    assert!(store.wallet(owner).await.unwrap().entries > 0);
 
     let journal = AuditLog::new(store.clone(), services.clock.clone());
     let operator = Operator::parse("Ana").unwrap();
@@ -256,6 +273,7 @@ fn fill(server: &PgServer, database: &str) {
         copy("postings", "'entry', n + 1000000", "entry"),
         copy("events", "'resource_id', gen_random_uuid()", "sequence"),
         copy("receipts", "'receipt_key', 'x' || n, 'number', n + 1000", "number"),
+        copy("splits", "'id', gen_random_uuid(), 'charge_id', gen_random_uuid()", "id"),
         copy("handles", "'key', 'x' || n", "key"),
         copy("findings", "'number', n + 1000, 'resource_id', gen_random_uuid()", "number"),
         copy("evidence", "'id', gen_random_uuid()", "id"),

@@ -5,15 +5,17 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use pix_conformance::builders::{name, next, report, ticket};
+use pix_conformance::builders::{name, next, percent, report, ticket};
 use pix_conformance::{Services, StoreSet};
 use pix_domain::audit::{self, BookStore};
 use pix_domain::charges::{Charge, Failure, state as charge_state};
 use pix_domain::credentials::store::IntegratorStore;
 use pix_domain::error::{ApplyError, StoreError, UniqueKey};
-use pix_domain::ids::IntegratorId;
+use pix_domain::ids::{IntegratorId, SplitId};
+use pix_domain::money::Cents;
 use pix_domain::provider::Progress;
-use pix_domain::transition::{Transition, TransitionStore};
+use pix_domain::splits::{NewShare, Part, Share, Side, Split, complete};
+use pix_domain::transition::{Record, Transition, TransitionStore};
 use pix_domain::withdrawals::Withdrawal;
 use pix_persistence::postgres::{PgOptions, PgStore};
 use pix_pg_server::{PgBouncer, PgServer, PoolMode};
@@ -136,6 +138,42 @@ pub fn named(services: &Services, owner: IntegratorId, text: &str) -> Transition
     charge_state::open(new, ticket, services.now())
 }
 
+/// The transition that makes a charge of 100.00 whose payment gives 30 % and 20 % of it to up to two others.
+pub fn sharing(services: &Services, owner: IntegratorId, recipients: &[IntegratorId]) -> Transition {
+    let mut new = services.new_charge(owner);
+    for (&recipient, part) in recipients.iter().zip(["30", "20"]) {
+        let share = NewShare { recipient, part: Part::Percentage(percent(part)) };
+        new.split.push(Share::new(SplitId(services.id()), share));
+    }
+    let ticket = ticket(new.id);
+    charge_state::open(new, ticket, services.now())
+}
+
+/// A transition of such a charge with its parts, after the one `before` it whose parts left the splits as they are.
+pub fn with_parts(transition: Transition, before: Option<&Transition>) -> Transition {
+    let shares = transition.charge().unwrap().split.len();
+    let side = |number: usize| {
+        let split = before.map(|before| match &before.parts[number].writes[0].record {
+            Record::Split(split) => (**split).clone(),
+            other => panic!("a part writes a split, and not {other:?}"),
+        });
+        let available = split.as_ref().map_or(Cents::ZERO, Split::kept);
+        Side { split, available, postback_url: None }
+    };
+    let sides: Vec<Side> = (0..shares).map(side).collect();
+    let whole = complete(transition, &sides).unwrap();
+    assert_eq!(whole.parts.len(), shares);
+    whole
+}
+
+/// The transition that ends a refund of such a charge, with its parts, after the one that paid it.
+pub fn giving_back(services: &Services, refunding: &Transition, paying: &Transition) -> Transition {
+    let refund = refunding.refund().unwrap().clone();
+    let report = report(refund.id.0, Progress::Completed);
+    let ending = next(refund.complete(refunding.charge().unwrap().clone(), report, services.now()));
+    with_parts(ending, Some(paying))
+}
+
 /// What a transition writes first: no other transition of a test writes the same.
 pub fn mark(transition: &Transition) -> String {
     let write = transition.writes.first().unwrap();
@@ -215,19 +253,27 @@ impl Load {
         answer.is_ok()
     }
 
-    /// One task: charges are made, paid, and their money is sent out, and some of what must be refused is tried.
+    /// One task: charges are made, paid, some of them shared with another integrator, and their money is sent out; and some
+    /// of what must be refused is tried.
     pub async fn work(self: Arc<Self>, store: Arc<PgStore>, seed: u64, owners: Vec<IntegratorId>) {
         let services = services(&store, seed);
         let mut round = 0_usize;
         while !self.ending.load(Ordering::SeqCst) {
             round += 1;
-            if !self.round(&services, &store, owners[round % owners.len()], round).await {
+            if !self.round(&services, &store, &owners, round).await {
                 tokio::time::sleep(REST).await;
             }
         }
     }
 
-    async fn round(&self, services: &Services, store: &PgStore, owner: IntegratorId, round: usize) -> bool {
+    async fn round(
+        &self,
+        services: &Services,
+        store: &PgStore,
+        owners: &[IntegratorId],
+        round: usize,
+    ) -> bool {
+        let (owner, other) = (owners[round % owners.len()], owners[(round + 1) % owners.len()]);
         let opening = services.charge_intent(owner);
         let charge = opening.charge().unwrap().clone();
         if !self.apply(store, opening, Ok(())).await {
@@ -237,6 +283,17 @@ impl Load {
         self.apply(store, namesake(services, &charge), taken).await;
         if !self.apply(store, services.credit_intent(&charge, services.payment(10_000)), Ok(())).await {
             return false;
+        }
+        if round.is_multiple_of(3) {
+            let opening = sharing(services, owner, &[other]);
+            let charge = opening.charge().unwrap().clone();
+            if !self.apply(store, opening, Ok(())).await {
+                return false;
+            }
+            let paying = with_parts(services.credit_intent(&charge, services.payment(10_000)), None);
+            if !self.apply(store, paying, Ok(())).await {
+                return false;
+            }
         }
         let too_much = services.withdrawal_intent(owner, 999_999_999_999);
         self.apply(store, too_much, Err(ApplyError::InsufficientFunds)).await;
@@ -263,6 +320,12 @@ impl Load {
     ) {
         self.compare(what, &happened(server, database));
         assert_books_are_clean(store).await;
+        // Each part on its own side alone would leave both books right.
+        let sides = "SELECT count(*) FROM charges c JOIN splits s ON s.charge_id = c.id AND c.state <> 'paid'; \
+                     SELECT coalesce(sum(amount_cents) FILTER (WHERE reason = 'split_given'), 0) > 0, \
+                     coalesce(sum(amount_cents) FILTER (WHERE reason = 'split_given'), 0) \
+                     - coalesce(sum(amount_cents) FILTER (WHERE reason = 'split_received'), 0) FROM postings";
+        assert_eq!(server.psql(database, sides).unwrap(), "0\nt|0", "{what}: one side of a split alone");
     }
 
     fn compare(&self, what: &str, happened: &BTreeSet<String>) {
