@@ -58,7 +58,7 @@ impl FromSql<Id, Pg> for DbId {
     }
 }
 
-/// The tables that settling touches, with ids of some SQL type, and further ids of an event.
+/// The tables that are written to, with ids of some SQL type, and further ids of an event; `charges` as it is made, too.
 macro_rules! tables {
     ($id:path $(, $also:ident)*) => {
         diesel::table! {
@@ -90,6 +90,59 @@ macro_rules! tables {
                 available_cents -> BigInt,
                 held_cents -> BigInt,
                 entries -> BigInt,
+            }
+        }
+        diesel::table! {
+            use diesel::sql_types::*;
+            use $id as Id;
+            #[sql_name = "charges"]
+            orders (integrator_id, id) {
+                integrator_id -> Id,
+                id -> Id,
+                version -> BigInt,
+                external_id -> Text,
+                external_id_given -> Bool,
+                amount_cents -> BigInt,
+                payer_name -> Nullable<Text>,
+                payer_document -> Nullable<Text>,
+                fee_version -> BigInt,
+                state -> Text,
+                provider_id -> Nullable<Text>,
+                qrcode -> Nullable<Text>,
+                provider_body -> Nullable<Text>,
+                amount_paid_cents -> BigInt,
+                refund_reserved_cents -> BigInt,
+                refunded_cents -> BigInt,
+                expires_at -> BigInt,
+                created_at -> BigInt,
+                updated_at -> BigInt,
+                follow_up_at -> Nullable<BigInt>,
+                follow_up_attempts -> BigInt,
+            }
+        }
+        diesel::table! {
+            use diesel::sql_types::*;
+            use $id as Id;
+            withdrawals (integrator_id, id) {
+                integrator_id -> Id,
+                id -> Id,
+                version -> BigInt,
+                external_id -> Text,
+                external_id_given -> Bool,
+                amount_cents -> BigInt,
+                fee_cents -> BigInt,
+                fee_version -> BigInt,
+                payee_name -> Nullable<Text>,
+                payee_document -> Nullable<Text>,
+                payee_key_type -> Text,
+                payee_key -> Text,
+                state -> Text,
+                returned_cents -> BigInt,
+                submitted_at -> BigInt,
+                created_at -> BigInt,
+                updated_at -> BigInt,
+                follow_up_at -> Nullable<BigInt>,
+                follow_up_attempts -> BigInt,
             }
         }
         diesel::table! {

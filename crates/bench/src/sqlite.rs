@@ -17,15 +17,19 @@ use pix_persistence::sqlite::{SqliteOptions, SqliteStore};
 
 use crate::Bench;
 use crate::measure::{BlockingClient, Measured, Turn, drive, drive_threads};
-use crate::ops::{AT_MICROS, Dialect, FEE_CENTS, Op, PAID_CENTS, Seed, World, charge_id, end_to_end};
+use crate::ops::{
+    AT_MICROS, DUE_MICROS, Dialect, FEE_CENTS, OUT_CENTS, Op, PAID_CENTS, PAYEE_KEY, PAYER_DOCUMENT,
+    PAYER_NAME, Seed, World, charge_id, end_to_end, expires_micros, order, payout, provider_id, qrcode,
+    withdrawal_id,
+};
 use crate::plain::MOVES;
 use crate::report::Row;
-use crate::store::StoreClient;
+use crate::store::{StoreClient, slots};
 
 mod lite {
     crate::plain::tables!(diesel::sql_types::Text);
 }
-use lite::{charges, events, postings, receipts, wallets};
+use lite::{charges, events, orders, postings, receipts, wallets, withdrawals};
 
 /// Clients at once where a floor holds.
 const CLIENTS: u32 = 32;
@@ -111,6 +115,7 @@ impl Pool {
 /// A client of the plain pool.
 struct PlainClient<'a> {
     pool: &'a Pool,
+    op: Op,
     world: World,
     next: &'a AtomicU32,
     rows: u32,
@@ -119,11 +124,16 @@ struct PlainClient<'a> {
 impl BlockingClient for PlainClient<'_> {
     fn turn(&mut self) -> anyhow::Result<Turn> {
         let slot = self.next.fetch_add(1, Ordering::Relaxed);
-        if slot >= self.rows {
+        if self.op.needs() != Seed::Nothing && slot >= self.rows {
             return Ok(Turn::Dry);
         }
+        let does = match self.op {
+            Op::Create => create,
+            Op::Reserve => reserve,
+            _ => settle,
+        };
         loop {
-            match self.pool.with(|conn| conn.immediate_transaction(|conn| settle(conn, self.world, slot))) {
+            match self.pool.with(|conn| conn.immediate_transaction(|conn| does(conn, self.world, slot))) {
                 Ok(()) => return Ok(Turn::Done),
                 // The busy handler gave up after its five seconds: the client tries again.
                 Err(DieselError::DatabaseError(DatabaseErrorKind::Unknown, why))
@@ -132,6 +142,115 @@ impl BlockingClient for PlainClient<'_> {
             }
         }
     }
+}
+
+fn create(conn: &mut SqliteConnection, world: World, slot: u32) -> Result<(), DieselError> {
+    let (owner, charge) = (world.owner(slot).to_string(), charge_id(slot).to_string());
+    diesel::insert_into(orders::table)
+        .values((
+            orders::integrator_id.eq(&owner),
+            orders::id.eq(&charge),
+            orders::version.eq(1_i64),
+            orders::external_id.eq(order(slot)),
+            orders::external_id_given.eq(true),
+            orders::amount_cents.eq(PAID_CENTS),
+            orders::payer_name.eq(PAYER_NAME),
+            orders::payer_document.eq(PAYER_DOCUMENT),
+            orders::fee_version.eq(0_i64),
+            orders::state.eq("pending"),
+            orders::provider_id.eq(provider_id(slot)),
+            orders::qrcode.eq(qrcode(slot)),
+            orders::provider_body.eq("{}"),
+            orders::amount_paid_cents.eq(0_i64),
+            orders::refund_reserved_cents.eq(0_i64),
+            orders::refunded_cents.eq(0_i64),
+            orders::expires_at.eq(expires_micros()),
+            orders::created_at.eq(AT_MICROS),
+            orders::updated_at.eq(AT_MICROS),
+            orders::follow_up_at.eq(DUE_MICROS),
+            orders::follow_up_attempts.eq(0_i64),
+        ))
+        .execute(conn)?;
+    tell(conn, &owner, "charge", &charge, (1, "charge.pending"))
+}
+
+fn reserve(conn: &mut SqliteConnection, world: World, slot: u32) -> Result<(), DieselError> {
+    let (owner, withdrawal) = (world.owner(slot).to_string(), withdrawal_id(slot).to_string());
+    let (available, held, entries): (i64, i64, i64) = wallets::table
+        .find(&owner)
+        .select((wallets::available_cents, wallets::held_cents, wallets::entries))
+        .get_result(conn)?;
+    let (available, held, entries) = (available - OUT_CENTS, held + OUT_CENTS, entries + 1);
+    if available < 0 {
+        return Err(DieselError::RollbackTransaction);
+    }
+    diesel::insert_into(withdrawals::table)
+        .values((
+            withdrawals::integrator_id.eq(&owner),
+            withdrawals::id.eq(&withdrawal),
+            withdrawals::version.eq(1_i64),
+            withdrawals::external_id.eq(payout(slot)),
+            withdrawals::external_id_given.eq(true),
+            withdrawals::amount_cents.eq(OUT_CENTS),
+            withdrawals::fee_cents.eq(0_i64),
+            withdrawals::fee_version.eq(0_i64),
+            withdrawals::payee_name.eq(PAYER_NAME),
+            withdrawals::payee_document.eq(PAYER_DOCUMENT),
+            withdrawals::payee_key_type.eq("EMAIL"),
+            withdrawals::payee_key.eq(PAYEE_KEY),
+            withdrawals::state.eq("submitting"),
+            withdrawals::returned_cents.eq(0_i64),
+            withdrawals::submitted_at.eq(AT_MICROS),
+            withdrawals::created_at.eq(AT_MICROS),
+            withdrawals::updated_at.eq(AT_MICROS),
+            withdrawals::follow_up_at.eq(DUE_MICROS),
+            withdrawals::follow_up_attempts.eq(0_i64),
+        ))
+        .execute(conn)?;
+    diesel::insert_into(postings::table)
+        .values((
+            postings::integrator_id.eq(&owner),
+            postings::entry.eq(entries),
+            postings::debit.eq("available"),
+            postings::credit.eq("held"),
+            postings::amount_cents.eq(OUT_CENTS),
+            postings::reason.eq("withdrawal_hold"),
+            postings::resource_kind.eq("withdrawal"),
+            postings::resource_id.eq(&withdrawal),
+            postings::available_after_cents.eq(available),
+            postings::held_after_cents.eq(held),
+            postings::created_at.eq(AT_MICROS),
+        ))
+        .execute(conn)?;
+    diesel::update(wallets::table.find(&owner))
+        .set((
+            wallets::available_cents.eq(available),
+            wallets::held_cents.eq(held),
+            wallets::entries.eq(entries),
+        ))
+        .execute(conn)?;
+    tell(conn, &owner, "withdrawal", &withdrawal, (1, "withdrawal.created"))
+}
+
+/// Writes an event of a record: its number and its kind.
+fn tell(
+    conn: &mut SqliteConnection,
+    owner: &str,
+    of: &str,
+    id: &str,
+    (sequence, kind): (i64, &str),
+) -> Result<(), DieselError> {
+    diesel::insert_into(events::table)
+        .values((
+            events::integrator_id.eq(owner),
+            events::resource_kind.eq(of),
+            events::resource_id.eq(id),
+            events::sequence.eq(sequence),
+            events::kind.eq(kind),
+            events::created_at.eq(AT_MICROS),
+        ))
+        .execute(conn)
+        .map(drop)
 }
 
 fn settle(conn: &mut SqliteConnection, world: World, slot: u32) -> Result<(), DieselError> {
@@ -154,8 +273,8 @@ fn settle(conn: &mut SqliteConnection, world: World, slot: u32) -> Result<(), Di
             receipts::number.eq(1_i64),
             receipts::amount_cents.eq(PAID_CENTS),
             receipts::paid_at.eq(AT_MICROS),
-            receipts::payer_name.eq("Ana Souza"),
-            receipts::payer_document.eq("52998224725"),
+            receipts::payer_name.eq(PAYER_NAME),
+            receipts::payer_document.eq(PAYER_DOCUMENT),
             receipts::created_at.eq(AT_MICROS),
         ))
         .execute(conn)?;
@@ -166,8 +285,8 @@ fn settle(conn: &mut SqliteConnection, world: World, slot: u32) -> Result<(), Di
             charges::amount_paid_cents.eq(PAID_CENTS),
             charges::paid_fee_cents.eq(FEE_CENTS),
             charges::first_receipt_key.eq(&key),
-            charges::paid_by_name.eq("Ana Souza"),
-            charges::paid_by_document.eq("52998224725"),
+            charges::paid_by_name.eq(PAYER_NAME),
+            charges::paid_by_document.eq(PAYER_DOCUMENT),
             charges::paid_at.eq(AT_MICROS),
             charges::late.eq(false),
             charges::payments.eq(1_i64),
@@ -200,17 +319,7 @@ fn settle(conn: &mut SqliteConnection, world: World, slot: u32) -> Result<(), Di
             wallets::entries.eq(entries + 2),
         ))
         .execute(conn)?;
-    diesel::insert_into(events::table)
-        .values((
-            events::integrator_id.eq(&owner),
-            events::resource_kind.eq("charge"),
-            events::resource_id.eq(&charge),
-            events::sequence.eq(version + 1),
-            events::kind.eq("charge.paid"),
-            events::created_at.eq(AT_MICROS),
-        ))
-        .execute(conn)?;
-    Ok(())
+    tell(conn, &owner, "charge", &charge, (version + 1, "charge.paid"))
 }
 
 fn count_events(path: &Path, op: Op) -> anyhow::Result<u64> {
@@ -233,13 +342,14 @@ fn ours(bench: &Bench, template: &Template, op: Op, clients: u32) -> anyhow::Res
     Ok(measured)
 }
 
-fn plain(bench: &Bench, template: &Template, clients: u32, pool: usize) -> anyhow::Result<Measured> {
-    let (_folder, path) = template.fresh(Seed::Pending)?;
+fn plain(bench: &Bench, template: &Template, op: Op, clients: u32, pool: usize) -> anyhow::Result<Measured> {
+    let (_folder, path) = template.fresh(op.needs())?;
     let pool = Pool::new(&path, pool)?;
-    let next = AtomicU32::new(0);
-    let client = || PlainClient { pool: &pool, world: template.world, next: &next, rows: template.rows };
+    let (world, rows) = (template.world, template.rows);
+    let next = AtomicU32::new(slots(op, rows).base);
+    let client = || PlainClient { pool: &pool, op, world, next: &next, rows };
     let measured = drive_threads((0..clients).map(|_| client()).collect(), bench.plan)?;
-    ensure!(count_events(&path, Op::Settle)? >= measured.done, "what was answered is not there");
+    ensure!(count_events(&path, op)? >= measured.done, "what was answered is not there");
     Ok(measured)
 }
 
@@ -258,17 +368,17 @@ fn patience(name: &str, found: &Measured) -> Row {
     row.floor(1.0).note("the reference is the longest it may be")
 }
 
-fn compare(bench: &Bench, template: &Template, clients: u32) -> anyhow::Result<Vec<Row>> {
+fn compare(bench: &Bench, template: &Template, op: Op, clients: u32) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     let mut reference: f64 = 0.0;
     for size in POOLS {
-        let found = plain(bench, template, clients, size)?;
-        let name = format!("sqlite: settle, plain pool of {size}, {clients} clients");
+        let found = plain(bench, template, op, clients, size)?;
+        let name = format!("sqlite: {}, plain pool of {size}, {clients} clients", op.name());
         rows.push(Row::figure(name, found.per_second(), "/s").note(latencies(&found)));
         reference = reference.max(found.per_second());
     }
-    let found = ours(bench, template, Op::Settle, clients)?;
-    let name = format!("sqlite: settle, {clients} clients");
+    let found = ours(bench, template, op, clients)?;
+    let name = format!("sqlite: {}, {clients} clients", op.name());
     let row = Row::more(&name, found.per_second(), reference, "/s").note(latencies(&found));
     if clients == CLIENTS {
         rows.extend([row.floor(FLOOR_RATE), patience(&name, &found)]);
@@ -283,15 +393,20 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
     bench.report.section(
         "The embedded store",
         "`SqliteStore`, durable, in one process, one wallet. The reference is a plain pool: a thread a client, a \
-         `BEGIN IMMEDIATE` transaction a command, the usual busy timeout of five seconds, the best of three sizes.",
+         `BEGIN IMMEDIATE` transaction a command, the usual busy timeout of five seconds, the best of three sizes. A charge is made, \
+         a payment settled and a withdrawal's money taken by either; the others have none to compare with.",
     );
     let template = Template::new(World { wallets: 1 }, bench.rows)?;
     let counts: &[u32] = if bench.quick { &[CLIENTS] } else { &[1, 8, CLIENTS] };
     for clients in counts {
-        bench.judge(|bench| compare(bench, &template, *clients))?;
+        bench.judge(|bench| compare(bench, &template, Op::Settle, *clients))?;
     }
     for op in Op::ALL.into_iter().filter(|op| *op != Op::Settle) {
         if bench.quick && op != Op::Create {
+            continue;
+        }
+        if matches!(op, Op::Create | Op::Reserve) {
+            bench.judge(|bench| compare(bench, &template, op, CLIENTS))?;
             continue;
         }
         bench.judge(|bench| {

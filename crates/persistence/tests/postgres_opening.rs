@@ -73,9 +73,19 @@ fn sql(database: &str, sql: &str) -> String {
     server().psql(database, sql).unwrap()
 }
 
+/// What somebody who can't start it is told to do.
+const TO_DO: [&str; 13] = [
+    "write", "remove", "name", "set", "start", "correct", "create", "raise", "upgrade", "make", "back",
+    "grant", "try",
+];
+
 async fn refused(url: &str) -> OpenError {
     let error = PgStore::open(url, options(false)).await.expect_err("a refusal");
-    assert!(!error.to_string().contains("SECRET"), "{error}");
+    let said = error.to_string();
+    assert!(!said.contains("SECRET"), "{error}");
+    // One sentence that says what to do.
+    let what_to_do = said.rsplit_once(": ").map(|(_, what)| what.split(' ').next().unwrap_or_default());
+    assert!(what_to_do.is_some_and(|verb| TO_DO.contains(&verb)) && !said.contains(". "), "{said}");
     error
 }
 

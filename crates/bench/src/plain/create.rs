@@ -4,37 +4,9 @@ use diesel::prelude::ExpressionMethods;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
 use uuid::Uuid;
 
-use super::pg::{charge_follow_ups, events};
+use super::pg::{charge_follow_ups, events, orders};
 use super::{DbId, Plain, PlainError};
 use crate::ops::{AT_MICROS, DUE_MICROS, PAYER_DOCUMENT, PAYER_NAME, expires_micros};
-
-diesel::table! {
-    use diesel::sql_types::{BigInt, Bool, Nullable, Text};
-    use crate::plain::Id;
-    #[sql_name = "charges"]
-    orders (integrator_id, id) {
-        integrator_id -> Id,
-        id -> Id,
-        version -> BigInt,
-        external_id -> Text,
-        external_id_given -> Bool,
-        amount_cents -> BigInt,
-        payer_name -> Nullable<Text>,
-        payer_document -> Nullable<Text>,
-        fee_version -> BigInt,
-        state -> Text,
-        provider_id -> Nullable<Text>,
-        qrcode -> Nullable<Text>,
-        provider_body -> Nullable<Text>,
-        amount_paid_cents -> BigInt,
-        refund_reserved_cents -> BigInt,
-        refunded_cents -> BigInt,
-        expires_at -> BigInt,
-        created_at -> BigInt,
-        updated_at -> BigInt,
-        follow_up_attempts -> BigInt,
-    }
-}
 
 /// A charge to be made, with what the provider answered.
 #[derive(Debug, Clone)]

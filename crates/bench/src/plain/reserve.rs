@@ -9,35 +9,9 @@ use diesel::sql_types::BigInt;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
 use uuid::Uuid;
 
-use super::pg::{events, postings, wallets};
+use super::pg::{events, postings, wallets, withdrawals};
 use super::{DbId, Id, Plain, PlainError};
 use crate::ops::{AT_MICROS, DUE_MICROS, PAYEE_KEY, PAYER_DOCUMENT, PAYER_NAME};
-
-diesel::table! {
-    use diesel::sql_types::{BigInt, Bool, Nullable, Text};
-    use crate::plain::Id;
-    withdrawals (integrator_id, id) {
-        integrator_id -> Id,
-        id -> Id,
-        version -> BigInt,
-        external_id -> Text,
-        external_id_given -> Bool,
-        amount_cents -> BigInt,
-        fee_cents -> BigInt,
-        fee_version -> BigInt,
-        payee_name -> Nullable<Text>,
-        payee_document -> Nullable<Text>,
-        payee_key_type -> Text,
-        payee_key -> Text,
-        state -> Text,
-        returned_cents -> BigInt,
-        submitted_at -> BigInt,
-        created_at -> BigInt,
-        updated_at -> BigInt,
-        follow_up_at -> Nullable<BigInt>,
-        follow_up_attempts -> BigInt,
-    }
-}
 
 /// A withdrawal that takes its money.
 #[derive(Debug, Clone)]

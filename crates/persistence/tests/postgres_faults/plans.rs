@@ -397,6 +397,34 @@ async fn what_is_asked_again_is_not_prepared_again() {
     }
 }
 
+/// One way to the server and back: no statement before it or after it, and no transaction that has to be opened.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_transition_is_one_statement() {
+    let server = PgServer::start(Options::default().with("log_min_duration_statement", "0")).unwrap();
+    let database = database(&server).await;
+    let one = PgOptions { money_connections: 1, ..options() };
+    let store = open(&server.url(&database), one).await;
+    let services = services(&store, 0);
+    let owner = services.funded(100_000).await;
+    let recipients = [services.integrator().await, services.integrator().await];
+    let opening = services.charge_intent(owner);
+    let paying = services.credit_intent(opening.charge().unwrap(), services.payment(10_000));
+    let refunding = services.refund_intent(paying.charge().unwrap(), 10);
+    let shared = sharing(&services, owner, &recipients);
+    let giving = with_parts(services.credit_intent(shared.charge().unwrap(), services.payment(10_000)), None);
+    let holding = services.withdrawal_intent(owner, 10);
+    let releasing = releasing(&services, holding.withdrawal().unwrap());
+    for transition in [opening, paying, refunding, shared, giving, holding, releasing] {
+        let from = server.log().len();
+        store.apply(transition).await.unwrap();
+        let log = server.log();
+        let log = log.get(from..).unwrap();
+        assert_eq!(log.matches(" ms  execute ").count(), 1, "{log}");
+        assert_eq!(log.matches(" ms  statement: ").count(), 0, "{log}");
+        assert!(!log.contains("BEGIN"), "{log}");
+    }
+}
+
 #[test]
 fn a_scan_of_a_whole_table_is_seen() {
     let plan = "\t  ->  Seq Scan on charges t  (cost=0.00..1.01 rows=1 width=1)\n\t  Filter: (id = 1)\n";

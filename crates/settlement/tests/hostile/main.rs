@@ -10,6 +10,7 @@
 mod scripted;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use pix_domain::ids::{IntegratorId, ResourceKind, ResourceRef};
@@ -21,9 +22,11 @@ use pix_domain::provider::{
 };
 use pix_domain::text::PersonName;
 use pix_settlement::{ClassicV2Config, ClassicV2Provider};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
 use uuid::Uuid;
 
-use scripted::{Act, SECRET, ScriptedServer, answer, json};
+use scripted::{Act, SECRET, ScriptedServer, answer, json, read};
 
 const REFERENCE: Reference = Reference(Uuid::from_u128(0x0199_0000_0000_7000_8000_0000_0000_00ff));
 const GOOD: &str = r#"{"statusCode":200,"transactionId":"t1","external_id":"019900000000700080000000000000ff","amount":15.5,"status":"PENDING","message":"x"}"#;
@@ -481,6 +484,45 @@ async fn many_calls_share_one_token() {
         call.await.unwrap().unwrap();
     }
     assert_eq!((server.seen(), server.tokens_given()), (20, 1));
+}
+
+/// A server in good health, whose connections stay open: where it is, and how many have come.
+async fn lasting() -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let came = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&came);
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            counted.fetch_add(1, Ordering::SeqCst);
+            tokio::spawn(async move {
+                while let Some(request) = read(&mut stream).await {
+                    let token = r#"{"access_token":"t","token_type":"Bearer","expires_in":3600}"#;
+                    let is_token = request.head.starts_with("POST /v2/oauth/token ");
+                    let body = if is_token { token } else { GOOD };
+                    let head = format!("content-type: application/json\r\ncontent-length: {}", body.len());
+                    let answer = format!("HTTP/1.1 200 X\r\n{head}\r\n\r\n{body}");
+                    if stream.write_all(answer.as_bytes()).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    (url, came)
+}
+
+#[tokio::test]
+async fn connections_are_kept_and_used_again() {
+    let (url, came) = lasting().await;
+    let provider = ClassicV2Provider::new(ClassicV2Config::new(url, "id", SECRET.into())).unwrap();
+    for _ in 0..20 {
+        provider.send_payment(payment()).await.unwrap();
+    }
+    // A second one may have been begun before the first was free again.
+    let came = came.load(Ordering::SeqCst);
+    assert!((1..=3).contains(&came), "{came} connections");
 }
 
 #[tokio::test]

@@ -151,7 +151,7 @@ async fn serve(listener: TcpListener, token: Act, seen: Arc<Mutex<Seen>>, stalle
 }
 
 /// One whole request, or `None` when the client went.
-async fn read(stream: &mut TcpStream) -> Option<Request> {
+pub async fn read(stream: &mut TcpStream) -> Option<Request> {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
     loop {
