@@ -85,7 +85,8 @@ fn fill(bench: &Bench, lab: &Lab, world: World, rows: u32) -> anyhow::Result<Str
 /// Postings, events, receipts and refunds of the bulk.
 fn history(world: World, from: u32, to: u32) -> String {
     let wallets = world.wallets.max(1);
-    let owner = format!("('00000000-0000-7000-8000-00ff' || lpad(to_hex(({BULK} + s) % {wallets}), 8, '0'))::uuid");
+    let owner =
+        format!("('00000000-0000-7000-8000-00ff' || lpad(to_hex(({BULK} + s) % {wallets}), 8, '0'))::uuid");
     let charge = format!("('00000000-0000-7000-8000-0001' || lpad(to_hex({BULK} + s), 8, '0'))::uuid");
     let slots = format!("FROM generate_series({from}, {to} - 1) s");
     let mut text = String::new();
