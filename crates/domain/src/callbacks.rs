@@ -206,13 +206,12 @@ impl CallbackService {
             // It may have overtaken our own answer.
             return Ok(Err(Some(CallbackEnd::Unmatched)));
         };
-        self.transactions.called_back(resource, &claimed.callback).await;
         let before = match self.transactions.find(resource).await {
             Ok(before) => before,
             Err(ServiceError::NotFound) => return Ok(Ok(CallbackEnd::Unmatched)),
             Err(error) => return Err(error),
         };
-        match self.transactions.consult_read(before.clone()).await {
+        match self.transactions.consult_called_back(before.clone(), claimed).await {
             // What the provider says may be older than what it calls back about, and the next question about the record may
             // be far away: when nothing is new, it is asked once more.
             Ok((after, ProviderAnswer::Known(_)))

@@ -158,11 +158,18 @@ pub(crate) struct Seen {
     pub detail: String,
     /// When, if not now.
     pub at: Option<Timestamp>,
+    /// What led to it and isn't kept yet: a callback.
+    pub hint: Option<Box<Self>>,
 }
 
 impl Seen {
     pub(crate) fn new(kind: EvidenceKind, proof: Proof, detail: &str) -> Self {
-        Self { kind, proof, detail: detail.chars().take(MAX_DETAIL_CHARS).collect(), at: None }
+        Self { kind, proof, detail: detail.chars().take(MAX_DETAIL_CHARS).collect(), at: None, hint: None }
+    }
+
+    /// The same, with what led to it.
+    pub(crate) fn led_to_by(self, hint: Option<Self>) -> Self {
+        Self { hint: hint.map(Box::new), ..self }
     }
 
     /// That an intent was not sent, since the store couldn't say that it was kept.
@@ -214,9 +221,25 @@ impl Seen {
 impl Ports {
     /// Writes `seen` down as evidence about `resource`.
     pub(crate) fn evidence(&self, resource: ResourceRef, seen: Seen) -> Evidence {
-        let Seen { kind, proof, detail, at } = seen;
+        let Seen { kind, proof, detail, at, hint: _ } = seen;
         let at = at.unwrap_or_else(|| self.clock.now());
         Evidence { id: self.ids.next(), resource, at, kind, proof, detail }
+    }
+
+    /// Writes `seen` down, after what led to it.
+    pub(crate) fn evidence_with_hint(&self, resource: ResourceRef, mut seen: Seen) -> Vec<Evidence> {
+        let hint = seen.hint.take().map(|hint| self.evidence(resource, *hint));
+        hint.into_iter().chain([self.evidence(resource, seen)]).collect()
+    }
+
+    /// Keeps what was seen of a record and changed nothing. Of one that `is_final`, only that the provider called back.
+    pub(crate) async fn note_seen(&self, resource: ResourceRef, is_final: bool, mut seen: Seen) {
+        if let Some(hint) = seen.hint.take() {
+            self.note(self.evidence(resource, *hint)).await;
+        }
+        if !is_final {
+            self.note(self.evidence(resource, seen)).await;
+        }
     }
 
     /// Keeps evidence that changed nothing, unless it only repeats what was seen just before. A store that can't take it now loses a line

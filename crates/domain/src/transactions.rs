@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::callbacks::Callback;
+use crate::callbacks::{Callback, ClaimedCallback};
 use crate::charges::service::ChargeService;
 use crate::charges::{Charge, ChargeState};
 use crate::error::{ServiceError, StoreError};
@@ -209,6 +209,44 @@ impl TransactionService {
         &self,
         found: Transaction,
     ) -> Result<(Transaction, ProviderAnswer), ServiceError> {
+        self.consult_hinted(found, None).await
+    }
+
+    /// The same after a callback about the record, where the callback is kept as evidence before the question, or with what
+    /// is learnt.
+    pub(crate) async fn consult_called_back(
+        &self,
+        found: Transaction,
+        claimed: &ClaimedCallback,
+    ) -> Result<(Transaction, ProviderAnswer), ServiceError> {
+        if self.is_kept_with_the_answer(&found, claimed) {
+            let hint = Seen { at: Some(self.ports.clock.now()), ..hint(&claimed.callback) };
+            return self.consult_hinted(found, Some(hint)).await;
+        }
+        self.called_back(found.resource(), &claimed.callback).await;
+        self.consult_hinted(found, None).await
+    }
+
+    /// Whether a callback needs no commit of its own before the question: nobody decides, for as long as the call may take that
+    /// sends a record, by what the provider has not said, and whoever takes the callback up again, after this worker died,
+    /// keeps it first.
+    fn is_kept_with_the_answer(&self, found: &Transaction, claimed: &ClaimedCallback) -> bool {
+        let (state, submitted_at) = match found {
+            Transaction::Charge(_) => return false,
+            Transaction::Withdrawal(withdrawal) => (&withdrawal.state, withdrawal.submitted_at),
+            Transaction::Refund(refund) => (&refund.state, refund.submitted_at),
+        };
+        claimed.attempts == 1
+            && matches!(state, OutgoingState::Submitting | OutgoingState::Accepted)
+            && self.ports.clock.now().since(submitted_at) < self.ports.submit_grace
+            && self.ports.is_clock_right()
+    }
+
+    async fn consult_hinted(
+        &self,
+        found: Transaction,
+        hint: Option<Seen>,
+    ) -> Result<(Transaction, ProviderAnswer), ServiceError> {
         match found {
             Transaction::Charge(charge) => {
                 let (charge, answer) = self.charges.refresh_read(*charge).await?;
@@ -216,12 +254,12 @@ impl TransactionService {
                 Ok((Transaction::Charge(Box::new(charge)), said(body)))
             }
             Transaction::Withdrawal(withdrawal) => {
-                let (withdrawal, answer) = self.withdrawals.refresh_read(*withdrawal).await?;
+                let (withdrawal, answer) = self.withdrawals.refresh_hinted(*withdrawal, hint).await?;
                 let body = answer.map(|report| report.map(|report| report.body));
                 Ok((Transaction::Withdrawal(Box::new(withdrawal)), said(body)))
             }
             Transaction::Refund(refund) => {
-                let (refund, answer) = self.refunds.refresh_read(*refund).await?;
+                let (refund, answer) = self.refunds.refresh_hinted(*refund, hint).await?;
                 let body = answer.map(|report| report.map(|report| report.body));
                 Ok((Transaction::Refund(Box::new(refund)), said(body)))
             }
@@ -237,16 +275,15 @@ impl TransactionService {
     /// nothing, and what it leads to is asked of the provider.
     pub async fn called_back(&self, resource: ResourceRef, callback: &Callback) {
         if resource.kind != ResourceKind::Charge {
-            let detail = format!("{} bytes, digest {}", callback.body.len(), callback.digest().simple());
+            let hint = hint(callback);
             let Ok(known) = self.ports.stores.evidence.list(resource).await else { return };
             let is_same = |seen: &Evidence| {
                 seen.kind == EvidenceKind::Callback
                     && seen.at >= callback.received_at
-                    && seen.detail == detail
+                    && seen.detail == hint.detail
             };
             if !known.iter().any(is_same) {
-                let seen = Seen::new(EvidenceKind::Callback, Proof::Nothing, &detail);
-                self.ports.note_beside(&known, self.ports.evidence(resource, seen)).await;
+                self.ports.note_beside(&known, self.ports.evidence(resource, hint)).await;
             }
         }
     }
@@ -306,6 +343,12 @@ impl TransactionService {
             _ => spread(schedule::outgoing(due.attempts)),
         }
     }
+}
+
+/// That the provider called back, and what it said as a digest.
+fn hint(callback: &Callback) -> Seen {
+    let detail = format!("{} bytes, digest {}", callback.body.len(), callback.digest().simple());
+    Seen::new(EvidenceKind::Callback, Proof::Nothing, &detail)
 }
 
 fn said(answer: Result<Option<ProviderBody>, ProviderError>) -> ProviderAnswer {

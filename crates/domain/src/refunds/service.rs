@@ -572,16 +572,24 @@ impl RefundService {
         &self,
         refund: Refund,
     ) -> Result<(Refund, Result<Option<OutgoingReport>, ProviderError>), ServiceError> {
+        self.refresh_hinted(refund, None).await
+    }
+
+    /// The same after a callback, which is kept with what is learnt.
+    pub(crate) async fn refresh_hinted(
+        &self,
+        refund: Refund,
+        hint: Option<Seen>,
+    ) -> Result<(Refund, Result<Option<OutgoingReport>, ProviderError>), ServiceError> {
         let (integrator_id, id) = (refund.integrator_id, refund.id);
         let asked_at = self.ports.clock.now();
         let answer = self.ports.provider.consult_refund(refund.inquiry()).await;
+        let seen = Seen::consult(&answer, asked_at).led_to_by(hint);
         let refund = match &answer {
-            Ok(Some(report)) => {
-                self.learn(integrator_id, id, report, asked_at, Seen::consult(&answer, asked_at)).await?
-            }
-            Ok(None) => self.not_known(refund, asked_at, Seen::consult(&answer, asked_at)).await?,
+            Ok(Some(report)) => self.learn(integrator_id, id, report, asked_at, seen).await?,
+            Ok(None) => self.not_known(refund, asked_at, seen).await?,
             Err(error) => {
-                self.note(&refund, Seen::consult(&answer, asked_at)).await;
+                self.note(&refund, seen).await;
                 if let ProviderError::Mismatch(field) = error {
                     self.ports.tell_mismatch(refund.resource(), field).await?;
                 }
@@ -642,9 +650,7 @@ impl RefundService {
 
     /// Keeps what was seen of a refund that isn't final, though it changes nothing.
     async fn note(&self, refund: &Refund, seen: Seen) {
-        if !refund.state.is_final() {
-            self.ports.note(self.ports.evidence(refund.resource(), seen)).await;
-        }
+        self.ports.note_seen(refund.resource(), refund.state.is_final(), seen).await;
     }
 
     /// Goes on with a refund that is not final; see
@@ -716,13 +722,14 @@ impl RefundService {
                 Step::Next(transition) => {
                     let after = transition.refund().cloned();
                     let resource = refund.resource();
-                    let seen = seen.clone().map(|seen| self.ports.evidence(resource, seen));
                     // What changes no record is told again and again; it is kept once in a while.
-                    let (kept, noted) =
-                        if transition.writes.is_empty() { (None, seen) } else { (seen, None) };
-                    if let Applied::Done = self.ports.apply_change(transition.witness(kept)).await? {
-                        if let Some(noted) = noted {
-                            self.ports.note(noted).await;
+                    let changes = !transition.writes.is_empty();
+                    let kept = seen.clone().filter(|_| changes);
+                    let kept = kept.map(|seen| self.ports.evidence_with_hint(resource, seen));
+                    let transition = transition.witness(kept.into_iter().flatten());
+                    if let Applied::Done = self.ports.apply_change(transition).await? {
+                        if let Some(noted) = seen.filter(|_| !changes) {
+                            self.ports.note_seen(resource, false, noted).await;
                         }
                         return Ok(after.unwrap_or(refund));
                     }

@@ -781,15 +781,23 @@ impl WithdrawalService {
         &self,
         withdrawal: Withdrawal,
     ) -> Result<(Withdrawal, Result<Option<OutgoingReport>, ProviderError>), ServiceError> {
+        self.refresh_hinted(withdrawal, None).await
+    }
+
+    /// The same after a callback, which is kept with what is learnt.
+    pub(crate) async fn refresh_hinted(
+        &self,
+        withdrawal: Withdrawal,
+        hint: Option<Seen>,
+    ) -> Result<(Withdrawal, Result<Option<OutgoingReport>, ProviderError>), ServiceError> {
         let asked_at = self.ports.clock.now();
         let answer = self.ports.provider.consult_payment(withdrawal.inquiry()).await;
+        let seen = Seen::consult(&answer, asked_at).led_to_by(hint);
         let withdrawal = match &answer {
-            Ok(Some(report)) => {
-                self.learn(withdrawal.into(), report, asked_at, Seen::consult(&answer, asked_at)).await?
-            }
-            Ok(None) => self.not_known(withdrawal, asked_at, Seen::consult(&answer, asked_at)).await?,
+            Ok(Some(report)) => self.learn(withdrawal.into(), report, asked_at, seen).await?,
+            Ok(None) => self.not_known(withdrawal, asked_at, seen).await?,
             Err(error) => {
-                self.note(&withdrawal, Seen::consult(&answer, asked_at)).await;
+                self.note(&withdrawal, seen).await;
                 if let ProviderError::Mismatch(field) = error {
                     self.ports.tell_mismatch(withdrawal.resource(), field).await?;
                 }
@@ -845,9 +853,7 @@ impl WithdrawalService {
 
     /// Keeps what was seen of a withdrawal that isn't final, though it changes nothing.
     async fn note(&self, withdrawal: &Withdrawal, seen: Seen) {
-        if !withdrawal.state.is_final() {
-            self.ports.note(self.ports.evidence(withdrawal.resource(), seen)).await;
-        }
+        self.ports.note_seen(withdrawal.resource(), withdrawal.state.is_final(), seen).await;
     }
 
     async fn review_if_overdue(&self, withdrawal: Withdrawal) -> Result<Withdrawal, ServiceError> {
@@ -944,13 +950,14 @@ impl WithdrawalService {
                 Step::Next(transition) => {
                     let after = transition.withdrawal().cloned();
                     let resource = withdrawal.resource();
-                    let seen = seen.clone().map(|seen| self.ports.evidence(resource, seen));
                     // What changes no record is told again and again; it is kept once in a while.
-                    let (kept, noted) =
-                        if transition.writes.is_empty() { (None, seen) } else { (seen, None) };
-                    if let Applied::Done = self.ports.apply_change(transition.witness(kept)).await? {
-                        if let Some(noted) = noted {
-                            self.ports.note(noted).await;
+                    let changes = !transition.writes.is_empty();
+                    let kept = seen.clone().filter(|_| changes);
+                    let kept = kept.map(|seen| self.ports.evidence_with_hint(resource, seen));
+                    let transition = transition.witness(kept.into_iter().flatten());
+                    if let Applied::Done = self.ports.apply_change(transition).await? {
+                        if let Some(noted) = seen.filter(|_| !changes) {
+                            self.ports.note_seen(resource, false, noted).await;
                         }
                         return Ok(after.unwrap_or(withdrawal));
                     }

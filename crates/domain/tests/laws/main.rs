@@ -5,6 +5,7 @@
 //! | `states` | every verb in every state does what the tables of the state machines say |
 //! | `walks` | whatever happens in whatever order, the books stay right |
 //! | `withdrawals`, `refunds`, `charges`, `credentials` | the use cases, over mocked ports |
+//! | `callbacks` | a callback is kept as evidence, with what it leads to or before it |
 //! | `races` | two that work on one record at once |
 //! | `restore` | after a restore what may have been sent is asked about first |
 //! | `splits` | what a charge gives to others, and what comes back |
@@ -14,6 +15,8 @@
 
 #[cfg(test)]
 mod audit;
+#[cfg(test)]
+mod callbacks;
 #[cfg(test)]
 mod charges;
 #[cfg(test)]

@@ -97,7 +97,7 @@ pub fn store_refund(world: &World, refund_cents: i64) {
 }
 
 /// A world in which the refund was accepted at [`T0`] and came to this by these verbs.
-fn world_in(steps: &[fn(Refund, Timestamp) -> Step]) -> World {
+pub fn world_in(steps: &[fn(Refund, Timestamp) -> Step]) -> World {
     let world = paid_world();
     store_refund(&world, REFUND_CENTS);
     for step in steps {
