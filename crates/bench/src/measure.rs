@@ -173,7 +173,8 @@ fn sum(took: Duration, tallies: Vec<anyhow::Result<Tally>>) -> anyhow::Result<Me
     Ok(Measured { done: all.done, refused: all.refused, seconds: took.as_secs_f64(), micros: all.micros })
 }
 
-/// Lets the clients go at it. `counting` is called when the warm-up is over, `counted` when the time is.
+/// Lets the clients go at it. `counting` is called when the warm-up is over (before the first turn where there is none), `counted`
+/// when the time is.
 pub async fn drive<C: Client>(
     clients: Vec<C>,
     plan: Plan,
@@ -181,6 +182,16 @@ pub async fn drive<C: Client>(
     counted: impl FnOnce(),
 ) -> anyhow::Result<Measured> {
     let phase = Arc::new(AtomicU8::new(WARM));
+    let mut counting = Some(counting);
+    let mut start = || {
+        if let Some(counting) = counting.take() {
+            counting();
+        }
+        phase.store(COUNT, Ordering::Relaxed);
+        Instant::now()
+    };
+    // Without a warm-up the first turns count too.
+    let at_once = plan.warm.is_zero().then(&mut start);
     let mut tasks = Vec::with_capacity(clients.len());
     for mut client in clients {
         let phase = Arc::clone(&phase);
@@ -195,10 +206,12 @@ pub async fn drive<C: Client>(
             }
         }));
     }
-    tokio::time::sleep(plan.warm).await;
-    counting();
-    let began = Instant::now();
-    phase.store(COUNT, Ordering::Relaxed);
+    let began = if let Some(began) = at_once {
+        began
+    } else {
+        tokio::time::sleep(plan.warm).await;
+        start()
+    };
     // All may run dry before the time is over.
     let until = began + plan.time;
     while Instant::now() < until && tasks.iter().any(|task| !task.is_finished()) {
@@ -257,6 +270,22 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(50)).await;
             Ok(Turn::Done)
         }
+    }
+
+    /// A client that does it once.
+    struct Once(Option<Turn>);
+
+    impl Client for Once {
+        async fn turn(&mut self) -> anyhow::Result<Turn> {
+            Ok(self.0.take().unwrap_or(Turn::Dry))
+        }
+    }
+
+    #[tokio::test]
+    async fn without_a_warm_up_all_that_is_done_counts() {
+        let clients = (0..8).map(|_| Once(Some(Turn::Done))).collect();
+        let plan = Plan { warm: Duration::ZERO, time: Duration::from_mins(1) };
+        assert_eq!(drive(clients, plan, || (), || ()).await.unwrap().done, 8);
     }
 
     #[tokio::test(start_paused = true)]
