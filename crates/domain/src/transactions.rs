@@ -227,7 +227,7 @@ impl TransactionService {
         self.consult_hinted(found, None).await
     }
 
-    /// Whether a callback needs no commit of its own before the question: nobody decides, for as long as the call may take that
+    /// Whether a callback needs no commit of its own before the question: no node decides, for as long as the call may take that
     /// sends a record, by what the provider has not said, and whoever takes the callback up again, after this worker died,
     /// keeps it first.
     fn is_kept_with_the_answer(&self, found: &Transaction, claimed: &ClaimedCallback) -> bool {

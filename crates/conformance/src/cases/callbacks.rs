@@ -196,6 +196,18 @@ pub async fn a_callback_is_evidence_of_itself(harness: &mut dyn StoreHarness) {
     assert!(of_callback[0].proof == Proof::Nothing && !of_callback[0].detail.contains("Ana"));
     assert_eq!(services.withdrawal(&withdrawal).await.state, OutgoingState::Completed);
 
+    // Of what was sent a moment ago it is kept with what it leads to.
+    services.provider.answers_next(Answer::Accept);
+    let created = services.withdrawals.create(withdrawal_command(integrator_id, 1_000)).await;
+    let withdrawal = created.expect("a withdrawal").into_inner();
+    services.provider.knows(withdrawal.id.0, Progress::Completed);
+    assert_eq!(called_back(&services, withdrawal.id.0, "{}").await, LEARNT);
+    let seen = services.transactions.evidence(withdrawal.resource()).await.expect("evidence");
+    let kinds: Vec<_> = seen.iter().map(|seen| seen.kind).collect();
+    let told = [EvidenceKind::Callback, EvidenceKind::Consult];
+    assert_eq!(kinds, [[EvidenceKind::Attempt, EvidenceKind::Answer], told].concat());
+    assert_eq!(services.withdrawal(&withdrawal).await.state, OutgoingState::Completed);
+
     // So it is when whoever took it in died before working on it; and it is kept once, however often it is worked on.
     services.provider.answers_next(Answer::LostAnswer);
     let created = services.withdrawals.create(withdrawal_command(integrator_id, 3_000)).await;

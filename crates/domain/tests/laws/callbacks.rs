@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pix_domain::callbacks::{CALLBACK_LEASE, Callback, CallbackService, ClaimedCallback, MockCallbackStore};
 use pix_domain::error::{ApplyError, ServiceError, StoreError};
-use pix_domain::evidence::EvidenceKind;
+use pix_domain::evidence::{EvidenceKind, Proof};
 use pix_domain::follow_up::MockLookupStore;
 use pix_domain::ids::ResourceRef;
 use pix_domain::provider::{MockSettlementProvider, OutgoingReport, Progress, ProviderError};
@@ -38,11 +38,13 @@ async fn called_back(
     let (here, said) = (world.clone(), answer.clone());
     provider.expect_consult_payment().returning(move |_| {
         here.note(ASKED);
+        here.wait_secs(1);
         said.clone()
     });
     let here = world.clone();
     provider.expect_consult_refund().returning(move |_| {
         here.note(ASKED);
+        here.wait_secs(1);
         answer.clone()
     });
     provider.expect_not_found_is_proof_after().returning(|| None);
@@ -85,9 +87,13 @@ fn scenes() -> [Scene; 4] {
     ]
 }
 
-/// The kinds of what was seen, in the order in which a store lists them.
+/// The kinds of what was seen, in the order in which a store lists them. A callback proves nothing, and is known by what it said.
 fn seen(world: &World) -> Vec<EvidenceKind> {
     let mut evidence = world.stored().evidence.clone();
+    for callback in evidence.iter().filter(|evidence| evidence.kind == EvidenceKind::Callback) {
+        assert_eq!(callback.proof, Proof::Nothing);
+        assert!(callback.detail.starts_with("2 bytes, digest "), "{}", callback.detail);
+    }
     evidence.sort_by_key(|evidence| (evidence.at, evidence.id));
     evidence.into_iter().map(|evidence| evidence.kind).collect()
 }
@@ -124,6 +130,7 @@ async fn a_callback_is_kept_before_the_question_where_its_absence_may_count() {
     let doubtful = [
         withdrawal(&[Withdrawal::lose_sight]),
         withdrawal(&[Withdrawal::ask_for_review]),
+        withdrawal(&[Withdrawal::queue]),
         refund(&[Refund::lose_sight]),
         refund(&[Refund::ask_for_review]),
     ];
