@@ -147,7 +147,7 @@ pub const SETTINGS: &[Setting] = &[
     open(
         "PIX_DB_GATHER_WAIT_US",
         Some("200"),
-        "PostgreSQL: how long the next group waits for those that the last one answered to come again, 0 to 1000 microseconds; nobody waits on an idle store, and after a wait that brought fewer than half of them the next groups, up to 64, go at once.",
+        "PostgreSQL: how long the next group waits for those that the last one answered to come again, 0 to 500 microseconds; nobody waits on an idle store, and after a wait that brought fewer than half of them the next groups, up to 64, go at once.",
     ),
     open(
         "PIX_DB_LOOKUPS_IN_FLIGHT",
@@ -1320,7 +1320,7 @@ fn postgres(source: &Source) -> Result<PgOptions, ConfigError> {
     let grouping = Grouping {
         max_group: source.size("PIX_DB_GROUP_MAX", 256)?,
         groups_in_flight: source.size("PIX_DB_GROUPS_IN_FLIGHT", 16)?,
-        gather_wait: Duration::from_micros(source.number("PIX_DB_GATHER_WAIT_US", 0, 1000)?),
+        gather_wait: Duration::from_micros(source.number("PIX_DB_GATHER_WAIT_US", 0, 500)?),
         lookups_in_flight: source.size("PIX_DB_LOOKUPS_IN_FLIGHT", 16)?,
     };
     Ok(PgOptions {
@@ -1615,7 +1615,7 @@ mod tests {
             ("PIX_DB_GROUP", "on", "true or false"),
             ("PIX_DB_GROUP_MAX", "257", "from 1 to 256"),
             ("PIX_DB_GROUPS_IN_FLIGHT", "17", "from 1 to 16"),
-            ("PIX_DB_GATHER_WAIT_US", "1001", "from 0 to 1000"),
+            ("PIX_DB_GATHER_WAIT_US", "501", "from 0 to 500"),
             ("PIX_DB_LOOKUPS_IN_FLIGHT", "17", "from 1 to 16"),
             ("PIX_CACHE_TTL_MS", "5001", "from 0 to 5000"),
             ("PIX_OTLP_ENDPOINT", "collector:4318", "an address such as"),
@@ -1931,7 +1931,7 @@ mod tests {
         };
         assert_eq!(options, expected);
         assert_eq!(pix_persistence::postgres::MAX_GROUP, 256, "the bound of PIX_DB_GROUP_MAX");
-        assert_eq!(pix_persistence::postgres::MAX_GATHER_WAIT, Duration::from_millis(1));
+        assert_eq!(pix_persistence::postgres::MAX_GATHER_WAIT, Duration::from_micros(500));
     }
 
     #[test]

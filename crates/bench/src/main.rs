@@ -262,10 +262,11 @@ fn measure_all(cli: &Cli) -> anyhow::Result<ExitCode> {
             bench.report.say(&format!("This part ended early: {error:#}"));
             failed.push(part);
         }
+        // After each part, so that a run that is cut off has told of what it measured.
         bench.report.write_summary(&cli.summary)?;
-    }
-    if let Some(document) = &cli.document {
-        bench.report.write_document(document)?;
+        if let Some(document) = &cli.document {
+            bench.report.write_document(document)?;
+        }
     }
     let under = bench.report.under();
     for row in &under {

@@ -31,7 +31,7 @@ use super::statement::is_credit;
 /// The most transitions of one statement.
 pub const MAX_GROUP: usize = 256;
 /// The longest that a group waits for company.
-pub const MAX_GATHER_WAIT: Duration = Duration::from_millis(1);
+pub const MAX_GATHER_WAIT: Duration = Duration::from_micros(500);
 /// After a wait in vain so many groups go without one at the most: then it is tried again whether it is worth it.
 const MOST_WITHOUT_WAIT: u32 = 64;
 /// How long those in line wait for a group at the database, when they are not worth a group of their own.
