@@ -199,25 +199,30 @@ fn expression(value: &str, cast: &str, world: World) -> Option<String> {
 
 /// The types of the parameters that stand in the rows of a statement: the server can't guess those.
 ///
-/// Rows are written `name(columns…) AS MATERIALIZED (VALUES ($1, …))` or `(SELECT * FROM unnest($1, …))`, or, with their
+/// Rows are written `name(columns…) AS (VALUES ($1, …))` or `(SELECT unnest($1), …)`, `AS MATERIALIZED` or not, or, with their
 /// columns behind them, `FROM (VALUES ($1, …)) AS n(columns…)`.
 fn types(statement: &str) -> BTreeMap<usize, String> {
     let mut types = BTreeMap::new();
     for (form, array) in [
         (" AS MATERIALIZED (VALUES (", ""),
-        (" AS MATERIALIZED (SELECT * FROM unnest(", "[]"),
+        (" AS (VALUES (", ""),
+        (" AS MATERIALIZED (SELECT unnest(", "[]"),
+        (" AS (SELECT unnest(", "[]"),
         (" FROM (VALUES (", ""),
     ] {
         let mut rest = statement;
         while let Some((before, after)) = rest.split_once(form) {
-            let (values, behind) = after.split_once(')').unwrap_or((after, ""));
+            // Not the end of one `unnest` between two.
+            let (values, behind) =
+                after.split_once(if array.is_empty() { ")" } else { "))" }).unwrap_or((after, ""));
             let columns = if form.starts_with(" FROM") {
                 behind.split_once(" AS n(").and_then(|(_, columns)| Some(columns.split_once(')')?.0))
             } else {
                 before.rsplit_once('(').map(|(_, columns)| columns.trim_end_matches(')'))
             };
             for (column, value) in columns.unwrap_or_default().split(',').zip(values.split(',')) {
-                if let Some(number) = value.trim().strip_prefix('$').and_then(|number| number.parse().ok()) {
+                let value = value.trim().trim_start_matches("unnest(").trim_end_matches(')');
+                if let Some(number) = value.strip_prefix('$').and_then(|number| number.parse().ok()) {
                     types.insert(number, format!("{}{array}", type_of(column.trim())));
                 }
             }
@@ -387,10 +392,21 @@ mod tests {
     #[test]
     fn rows_have_the_types_of_their_columns() {
         let statement = "WITH in_money(ord, integrator_id, need_held) AS MATERIALIZED (VALUES ($1, $2, $3)), \
-                         in_events(ord, kind) AS MATERIALIZED (SELECT * FROM unnest($4, $5)), n AS (SELECT $6), \
+                         in_events(ord, kind) AS MATERIALIZED (SELECT unnest($4), unnest($5)), n AS (SELECT $6), \
+                         in_owners(ord) AS (VALUES ($9)), in_told(id, number) AS (SELECT unnest($10), unnest($11)), \
                          paid AS (UPDATE charges t SET late = n.late FROM (VALUES ($7, $8)) AS n(id, late) WHERE true)";
-        let expected =
-            [(1, "int4"), (2, "uuid"), (3, "int8"), (4, "int4[]"), (5, "text[]"), (7, "uuid"), (8, "bool")];
+        let expected = [
+            (1, "int4"),
+            (2, "uuid"),
+            (3, "int8"),
+            (4, "int4[]"),
+            (5, "text[]"),
+            (7, "uuid"),
+            (8, "bool"),
+            (9, "int4"),
+            (10, "uuid[]"),
+            (11, "int8[]"),
+        ];
         assert_eq!(types(statement), expected.map(|(number, of)| (number, of.to_owned())).into());
     }
 

@@ -23,6 +23,15 @@ pub enum Form {
     Arrays,
 }
 
+/// How often a statement reads a relation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Read {
+    /// In one place, once.
+    Once,
+    /// Several times.
+    Often,
+}
+
 macro_rules! columns {
     ($(#[$doc:meta])* $name:ident { $($column:ident: $kind:ty => $sql:ty),+ $(,)? }) => {
         $(#[$doc])*
@@ -35,31 +44,28 @@ macro_rules! columns {
             /// The columns, in order.
             pub const COLUMNS: &'static [&'static str] = &[$(stringify!($column)),+];
 
-            /// Writes the rows, as `VALUES (columns…)` or `start unnest(columns…)`.
-            pub fn walk_rows<'b>(
-                &'b self,
-                form: Form,
-                start: &str,
-                out: &mut AstPass<'_, 'b, Pg>,
-            ) -> QueryResult<()> {
-                let mut comma = "";
+            /// Writes the rows, as `VALUES (columns…)` or `SELECT unnest(column), …`.
+            ///
+            /// The arrays are of one length. In the list of a `SELECT` the server takes the next element of each for the
+            /// next row; of `FROM unnest(columns…)` it keeps all elements of each column apart first, in 16 KiB or more.
+            pub fn walk_rows<'b>(&'b self, form: Form, out: &mut AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+                let mut before;
                 if let (Form::Plain, ($([$column],)+)) = (form, ($(self.$column.as_slice(),)+)) {
-                    out.push_sql("VALUES (");
+                    before = "VALUES (";
                     $(
-                        out.push_sql(comma);
+                        out.push_sql(before);
                         out.push_bind_param::<$sql, _>($column)?;
-                        comma = ", ";
+                        before = ", ";
                     )+
                 } else {
-                    out.push_sql(start);
-                    out.push_sql("unnest(");
+                    before = "SELECT unnest(";
                     $(
-                        out.push_sql(comma);
+                        out.push_sql(before);
                         out.push_bind_param::<Array<$sql>, _>(&self.$column)?;
-                        comma = ", ";
+                        before = "), unnest(";
                     )+
                 }
-                let _ = comma;
+                let _ = before;
                 out.push_sql(")");
                 Ok(())
             }
@@ -75,16 +81,21 @@ macro_rules! relation {
         }
 
         impl $name {
-            /// Writes `name(columns…) AS MATERIALIZED (rows)`.
+            /// Writes `name(columns…) AS (rows)`, or `AS MATERIALIZED` where they are read more than once: the server
+            /// keeps those apart, and reads the others where they are asked for.
             pub fn walk<'b>(
                 &'b self,
                 name: &str,
                 form: Form,
+                read: Read,
                 out: &mut AstPass<'_, 'b, Pg>,
             ) -> QueryResult<()> {
                 push_named(name, Self::COLUMNS, out);
-                out.push_sql(" AS MATERIALIZED (");
-                self.walk_rows(form, "SELECT * FROM ", out)?;
+                out.push_sql(match read {
+                    Read::Once => " AS (",
+                    Read::Often => " AS MATERIALIZED (",
+                });
+                self.walk_rows(form, out)?;
                 out.push_sql(")");
                 Ok(())
             }

@@ -138,7 +138,7 @@ impl QueryFragment<Pg> for Keep {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
         push_named("INSERT INTO callbacks ", Inbox::COLUMNS, &mut out);
         out.push_sql(" ");
-        self.0.walk_rows(Form::Arrays, "SELECT * FROM ", &mut out)?;
+        self.0.walk_rows(Form::Arrays, &mut out)?;
         // Whoever works on the one that waits has it until its due time: it can't say any more that it ended.
         out.push_sql(
             " ON CONFLICT (digest) WHERE due_at IS NOT NULL DO UPDATE SET due_at = callbacks.due_at + 1 \
@@ -265,9 +265,9 @@ struct Put(Endings);
 impl QueryFragment<Pg> for Put {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
         // Locked first: in which order an UPDATE meets its rows is the planner's to say.
-        out.push_sql("WITH held AS MATERIALIZED (SELECT kept.id, ended.state, ended.due_at FROM ");
-        self.0.walk_rows(Form::Arrays, "", &mut out)?;
-        push_named(" AS ended", Endings::COLUMNS, &mut out);
+        out.push_sql("WITH held AS MATERIALIZED (SELECT kept.id, ended.state, ended.due_at FROM (");
+        self.0.walk_rows(Form::Arrays, &mut out)?;
+        push_named(") AS ended", Endings::COLUMNS, &mut out);
         out.push_sql(
             " JOIN callbacks AS kept ON kept.id = ended.id AND kept.due_at = ended.claimed_until \
              AND kept.attempts = ended.attempts ORDER BY kept.digest FOR NO KEY UPDATE OF kept) \

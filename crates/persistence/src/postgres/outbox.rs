@@ -191,49 +191,49 @@ impl QueryFragment<Pg> for Tell {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
         out.push_sql(
             "WITH r(owner, kind, id, sequence, until, claims, state, reason, due_at, attempts) AS MATERIALIZED \
-             (SELECT * FROM unnest(",
+             (SELECT unnest(",
         );
         out.push_bind_param::<Array<Id>, _>(&self.owner)?;
-        out.push_sql(", ");
+        out.push_sql("), unnest(");
         out.push_bind_param::<Array<Text>, _>(&self.kind)?;
-        out.push_sql(", ");
+        out.push_sql("), unnest(");
         out.push_bind_param::<Array<Id>, _>(&self.id)?;
-        out.push_sql(", ");
+        out.push_sql("), unnest(");
         out.push_bind_param::<Array<BigInt>, _>(&self.sequence)?;
-        out.push_sql(", ");
+        out.push_sql("), unnest(");
         out.push_bind_param::<Array<Instant>, _>(&self.until)?;
-        out.push_sql(", ");
+        out.push_sql("), unnest(");
         out.push_bind_param::<Array<BigInt>, _>(&self.claims)?;
-        out.push_sql(", ");
+        out.push_sql("), unnest(");
         out.push_bind_param::<Array<Text>, _>(&self.state)?;
-        out.push_sql(", ");
+        out.push_sql("), unnest(");
         out.push_bind_param::<Array<Nullable<Text>>, _>(&self.reason)?;
-        out.push_sql(", ");
+        out.push_sql("), unnest(");
         out.push_bind_param::<Array<Nullable<Instant>>, _>(&self.due_at)?;
-        out.push_sql(", ");
+        out.push_sql("), unnest(");
         out.push_bind_param::<Array<BigInt>, _>(&self.attempts)?;
         out.push_sql(
             ")), t(owner, kind, resource_id, sequence, id, created_at, took_ms, status, outcome, excerpt) AS MATERIALIZED \
-             (SELECT * FROM unnest(",
+             (SELECT unnest(",
         );
         out.push_bind_param::<Array<Id>, _>(&self.tried_owner)?;
-        out.push_sql(", ");
+        out.push_sql("), unnest(");
         out.push_bind_param::<Array<Text>, _>(&self.tried_kind)?;
-        out.push_sql(", ");
+        out.push_sql("), unnest(");
         out.push_bind_param::<Array<Id>, _>(&self.tried_resource)?;
-        out.push_sql(", ");
+        out.push_sql("), unnest(");
         out.push_bind_param::<Array<BigInt>, _>(&self.tried_sequence)?;
-        out.push_sql(", ");
+        out.push_sql("), unnest(");
         out.push_bind_param::<Array<Id>, _>(&self.tried_id)?;
-        out.push_sql(", ");
+        out.push_sql("), unnest(");
         out.push_bind_param::<Array<Instant>, _>(&self.tried_at)?;
-        out.push_sql(", ");
+        out.push_sql("), unnest(");
         out.push_bind_param::<Array<BigInt>, _>(&self.took_ms)?;
-        out.push_sql(", ");
+        out.push_sql("), unnest(");
         out.push_bind_param::<Array<Nullable<BigInt>>, _>(&self.status)?;
-        out.push_sql(", ");
+        out.push_sql("), unnest(");
         out.push_bind_param::<Array<Text>, _>(&self.outcome)?;
-        out.push_sql(", ");
+        out.push_sql("), unnest(");
         out.push_bind_param::<Array<Text>, _>(&self.excerpt)?;
         out.push_sql(
             ")), told AS (UPDATE deliveries kept SET state = r.state, reason = r.reason, due_at = r.due_at, \
@@ -421,14 +421,14 @@ impl QueryFragment<Pg> for Among {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
         out.push_sql("(");
         out.push_sql(self.columns);
-        out.push_sql(") IN (SELECT * FROM unnest(");
+        out.push_sql(") IN (SELECT unnest(");
         out.push_bind_param::<Array<Id>, _>(&self.owners)?;
-        out.push_sql(", ");
+        out.push_sql("), unnest(");
         out.push_bind_param::<Array<Id>, _>(&self.ids)?;
         if let Some((kinds, sequences)) = &self.events {
-            out.push_sql(", ");
+            out.push_sql("), unnest(");
             out.push_bind_param::<Array<Text>, _>(kinds)?;
-            out.push_sql(", ");
+            out.push_sql("), unnest(");
             out.push_bind_param::<Array<BigInt>, _>(sequences)?;
         }
         out.push_sql("))");

@@ -184,17 +184,11 @@ impl<const LONE: bool, const DELIVERED: bool> Payment<LONE, DELIVERED> {
              failure_message = NULL, amount_paid_cents = n.amount_cents, paid_fee_cents = n.fee_cents, \
              first_receipt_key = n.receipt_key, paid_by_name = n.paid_by_name, paid_by_document = n.paid_by_document, \
              paid_at = n.paid_at, late = n.late, payments = 1, updated_at = n.created_at, follow_up_at = NULL, \
-             follow_up_attempts = 0 FROM ",
+             follow_up_attempts = 0 FROM (",
             ChargeState::Paid.name()
         ));
-        if LONE {
-            out.push_sql("(");
-            self.payments.walk_rows(Form::Plain, "", out)?;
-            out.push_sql(")");
-        } else {
-            self.payments.walk_rows(Form::Arrays, "", out)?;
-        }
-        push_named(" AS n", Payments::COLUMNS, out);
+        self.payments.walk_rows(if LONE { Form::Plain } else { Form::Arrays }, out)?;
+        push_named(") AS n", Payments::COLUMNS, out);
         // The two that are looked up are subqueries with a limit, which aren't flattened into joins: they come before the
         // charge is looked for.
         out.push_sql(

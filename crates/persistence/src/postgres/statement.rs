@@ -44,8 +44,8 @@ use pix_domain::wallet::Account;
 use uuid::Uuid;
 
 use super::columns::{
-    Charges, Deliveries, Events, EvidenceRows, Findings, Form, Handles, Money, Owners, Postings, Receipts,
-    Refunds, Splits, ToldEvents, Twins, Wallets, Withdrawals,
+    Charges, Deliveries, Events, EvidenceRows, Findings, Form, Handles, Money, Owners, Postings, Read,
+    Receipts, Refunds, Splits, ToldEvents, Twins, Wallets, Withdrawals,
 };
 use crate::codec::{self, DbId, DbTime};
 use crate::rows::{ChargeRow, ReceiptRow, RefundRow, SplitRow, TwinRow, WithdrawalRow, snapshot_text};
@@ -463,18 +463,30 @@ impl QueryFragment<Pg> for Statement {
 impl Statement {
     fn walk_rows<'b>(&'b self, out: &mut AstPass<'_, 'b, Pg>) -> QueryResult<()> {
         macro_rules! rows {
-            ($($relation:ident),+) => {$(
+            ($read:expr, $($relation:ident),+) => {$(
                 if !self.$relation.integrator_id.is_empty() {
-                    self.$relation.walk(concat!("in_", stringify!($relation)), self.form, out)?;
+                    self.$relation.walk(concat!("in_", stringify!($relation)), self.form, $read, out)?;
                     out.push_sql(", ");
                 }
             )+};
         }
-        rows!(new_charges, charges, new_withdrawals, withdrawals, new_refunds, refunds, new_splits, splits);
-        rows!(owners, wallets);
-        rows!(postings, events, told, deliveries, handles, receipts, findings, twins, evidence);
+        let (once, often) = (Read::Once, Read::Often);
+        rows!(
+            often,
+            new_charges,
+            charges,
+            new_withdrawals,
+            withdrawals,
+            new_refunds,
+            refunds,
+            new_splits,
+            splits
+        );
+        rows!(once, owners, wallets, postings, events, told, deliveries, findings, evidence);
+        rows!(often, handles, receipts, twins);
         if self.moves_money() {
-            self.money.walk("in_money", self.form, out)?;
+            let read = if self.verdict == Verdict::Credits { often } else { once };
+            self.money.walk("in_money", self.form, read, out)?;
             out.push_sql(", ");
         }
         out.push_sql("numbers(ord) AS MATERIALIZED (SELECT generate_series(1, ");

@@ -64,7 +64,7 @@ const OURS: [&str; 22] = [
     "Query Text: WITH",
     "Query Text: WITH paid AS (UPDATE charges AS t SET",
     "FROM (VALUES ($1,",
-    "FROM unnest($1,",
+    "FROM (SELECT unnest($1),",
     "Query Text: SELECT found.* FROM unnest((SELECT $1), (SELECT $2)) AS wanted(integrator_id, id), LATERAL (SELECT \"charges\"",
     "Query Text: SELECT found.* FROM unnest((SELECT $1), (SELECT $2)) AS wanted(integrator_id, id), LATERAL (SELECT \"withdrawals\"",
     "FOR KEY SHARE",
